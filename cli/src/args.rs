@@ -331,7 +331,7 @@ pub struct StatsArgs {
 
 /// Watch locks in a full-screen view
 ///
-/// Keys: q quits, up and down select a lock, Enter shows it, Esc goes back, s changes the sort order, / filters.
+/// Keys: q quits, s changes the sort order. `dlock show NAME` shows the waiters of a lock.
 ///
 /// Shows locks that are held, and queues of locks that were held since top started. Other waiters are counted, but
 /// servers do not report the names of their locks.
@@ -344,6 +344,3 @@ pub struct TopArgs {
     #[arg(long, value_parser = duration::parse, value_name = "TIME", default_value = "1s")]
     pub every: Duration,
 }
-
-#[cfg(test)]
-mod tests;

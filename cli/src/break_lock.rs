@@ -51,10 +51,9 @@ pub fn break_lock(args: &BreakArgs, target: &Target) -> Result<ExitCode, Failure
         let message = "not broken: its holders have changed in the meantime";
         return Err(Failure::new(Code::NoEffect, message).about(&lock.name));
     }
-    let next = if lock.waiting() == 0 {
-        ""
-    } else {
-        ", and granted to the next waiter"
+    let next = match lock.waiting() {
+        0 => "",
+        _ => ", and granted to the next waiter",
     };
     writeln!(
         io::stdout(),

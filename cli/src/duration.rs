@@ -84,17 +84,7 @@ mod tests {
 
     #[test]
     fn malformed_duration_is_rejected() {
-        for text in [
-            "",
-            "s",
-            "-1",
-            "1w",
-            "1.2.3",
-            "1 s",
-            "inf",
-            "nan",
-            "99999999999999999999999d",
-        ] {
+        for text in "|s|-1|1w|1.2.3|1 s|inf|nan|99999999999999999999999d".split('|') {
             assert!(parse(text).is_err(), "{text}");
         }
         assert!(parse_lease("99ms").is_err());

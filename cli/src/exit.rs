@@ -114,39 +114,46 @@ impl From<RedisError> for Failure {
 }
 
 fn server_error(error: &RedisError) -> Failure {
-    const REJECTED: &str = "the server rejected the user name or password";
     const CHECK: &str = "check --user, -a and REDISCLI_AUTH";
-    let (code, message) = match (error.kind(), error.code()) {
-        (ErrorKind::AuthenticationFailed, _) => (Code::NotPermitted, format!("{REJECTED}: {error}: {CHECK}")),
-        (ErrorKind::Server(ServerErrorKind::ReadOnly), _) => (
-            Code::Unavailable,
-            "this server is a replica and cannot grant locks: connect to the primary or the Sentinels"
-                .to_owned(),
-        ),
-        (_, Some("NOAUTH")) => (
-            Code::NotPermitted,
-            "the server requires a password: set REDISCLI_AUTH, or pass it with -a or in the URL".to_owned(),
-        ),
-        (_, Some("WRONGPASS")) => (Code::NotPermitted, format!("{REJECTED}: {CHECK}")),
-        (_, Some("NOPERM")) => {
+    let is_replica = error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly);
+    let (code, message) = match error.code() {
+        _ if error.kind() == ErrorKind::AuthenticationFailed => {
+            let rejected = "the server rejected the user name or password";
+            (Code::NotPermitted, format!("{rejected}: {error}: {CHECK}"))
+        }
+        _ if is_replica => {
+            let message =
+                "this server is a replica and cannot grant locks: connect to the primary or the Sentinels";
+            (Code::Unavailable, message.to_owned())
+        }
+        Some("NOAUTH") => {
+            let message =
+                "the server requires a password: set REDISCLI_AUTH, or pass it with -a or in the URL";
+            (Code::NotPermitted, message.to_owned())
+        }
+        Some("WRONGPASS") => {
+            let message = format!("the server rejected the user name or password: {CHECK}");
+            (Code::NotPermitted, message)
+        }
+        Some("NOPERM") => {
             let remedy = "grant the permission with ACL SETUSER, or connect as another user (--user)";
             (
                 Code::NotPermitted,
                 format!("permission denied: {error}: {remedy}"),
             )
         }
-        (_, Some("WRONGTYPE")) => (
-            Code::NotALock,
-            "the key exists but is not a lock: use another name".to_owned(),
-        ),
-        (_, Some("ERR")) => {
+        Some("WRONGTYPE") => {
+            let message = "the key exists but is not a lock: use another name";
+            (Code::NotALock, message.to_owned())
+        }
+        Some("ERR") => {
             let reason = error.detail().unwrap_or("no reason given");
             (Code::Usage, format!("the server rejected the request: {reason}"))
         }
-        _ if error.is_io_error() => (
-            Code::Unavailable,
-            format!("lost the connection to the server: {error}: is the server running?"),
-        ),
+        _ if error.is_io_error() => {
+            let message = format!("lost the connection to the server: {error}: is the server running?");
+            (Code::Unavailable, message)
+        }
         _ => (Code::Unavailable, error.to_string()),
     };
     Failure::new(code, message)

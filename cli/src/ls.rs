@@ -17,7 +17,6 @@ use crate::server::{Node, Target};
 use crate::table::Table;
 use crate::text::{display_name, truncate_middle};
 
-/// On a terminal.
 const MAX_NAME_WIDTH: usize = 60;
 
 pub fn ls(args: &LsArgs, target: &Target) -> Result<ExitCode, Failure> {
@@ -31,7 +30,10 @@ pub fn ls(args: &LsArgs, target: &Target) -> Result<ExitCode, Failure> {
         let locks: Value = locks.iter().map(NamedLock::json).collect();
         writeln!(out, "{locks:#}")?;
     } else {
-        table(&locks, max_name_width()).write(&mut out)?;
+        // On a terminal, one long name must not make every row too wide. Other programs get complete names.
+        let is_terminal = io::stdout().is_terminal();
+        let name_width = if is_terminal { MAX_NAME_WIDTH } else { usize::MAX };
+        table(&locks, name_width).write(&mut out)?;
         out.flush()?;
         if !is_filtered {
             warn_about_unlisted_queues(&mut nodes, &locks);
@@ -75,15 +77,6 @@ fn is_selected(lock: &NamedLock, args: &LsArgs) -> bool {
         && args
             .held_over
             .is_none_or(|time| holders.iter().any(|holder| holder.held > time))
-}
-
-/// On a terminal, one long name must not make every row too wide. Other programs get complete names.
-fn max_name_width() -> usize {
-    if io::stdout().is_terminal() {
-        MAX_NAME_WIDTH
-    } else {
-        usize::MAX
-    }
 }
 
 fn table(locks: &[NamedLock], name_width: usize) -> Table {

@@ -1,9 +1,7 @@
 //! Finds locks with SCAN, which does not block the servers.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use redis::{Pipeline, cmd};
 use redis_dlock_client::LockInfo;
 
@@ -13,8 +11,6 @@ use crate::server::{Node, is_key_denied};
 
 /// Keys per SCAN call: takes the server less than a millisecond.
 const BATCH_KEYS: u64 = 1000;
-/// A faster scan shows no progress bar.
-const PROGRESS_DELAY: Duration = Duration::from_millis(300);
 
 /// An iteration over the keys of one server.
 pub struct KeyspaceScan {
@@ -86,7 +82,6 @@ pub fn fetch_infos(node: &mut Node, names: Vec<Vec<u8>>) -> Result<ScanResult, F
 
 /// All locks that match the pattern and have a holder or a waiter, sorted by name.
 pub fn all_locks(nodes: &mut [Node], pattern: Option<&[u8]>) -> Result<ScanResult, Failure> {
-    let progress = Progress::new(nodes);
     // SCAN can return a key more than once.
     let (mut found, mut denied) = (BTreeMap::new(), BTreeSet::new());
     for node in nodes {
@@ -94,7 +89,6 @@ pub fn all_locks(nodes: &mut [Node], pattern: Option<&[u8]>) -> Result<ScanResul
         let mut scan = KeyspaceScan::new(pattern);
         loop {
             let names = scan.next_batch(node)?;
-            progress.advance(BATCH_KEYS, found.len());
             let here = fetch_infos(node, names)?;
             denied.extend(here.denied);
             found.extend(
@@ -108,41 +102,8 @@ pub fn all_locks(nodes: &mut [Node], pattern: Option<&[u8]>) -> Result<ScanResul
             }
         }
     }
-    progress.bar.finish_and_clear();
     Ok(ScanResult {
         locks: found.into_values().collect(),
         denied: denied.into_iter().collect(),
     })
-}
-
-/// A progress bar on the terminal, shown once the scan takes long.
-struct Progress {
-    bar: ProgressBar,
-    started: Instant,
-}
-
-impl Progress {
-    fn new(nodes: &mut [Node]) -> Self {
-        // Without permission for DBSIZE the bar stays full.
-        let keys = nodes
-            .iter_mut()
-            .map(|node| node.query::<u64>(&cmd("DBSIZE")).unwrap_or_default());
-        let bar = ProgressBar::with_draw_target(Some(keys.sum()), ProgressDrawTarget::hidden());
-        let style = ProgressStyle::with_template("{bar:30} {pos}/{len} keys, {msg} locks, {eta} left");
-        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        Self {
-            bar,
-            started: Instant::now(),
-        }
-    }
-
-    fn advance(&self, keys: u64, locks: usize) {
-        if self.bar.is_hidden() && self.started.elapsed() >= PROGRESS_DELAY {
-            // Draws nothing if that is not a terminal.
-            self.bar.set_draw_target(ProgressDrawTarget::stderr());
-        }
-        self.bar.set_message(locks.to_string());
-        let all = self.bar.length().unwrap_or_default();
-        self.bar.set_position(all.min(self.bar.position() + keys));
-    }
 }

@@ -41,6 +41,12 @@ pub fn short_owner(owner: &[u8]) -> String {
     }
 }
 
+/// Modules have one number as their version: 100 * (100 * major + minor) + patch.
+pub fn module_version_text(version: u64) -> String {
+    let (major, minor, patch) = (version / 10_000, version / 100 % 100, version % 100);
+    format!("{major}.{minor}.{patch}")
+}
+
 /// Two hexadecimal digits per byte.
 pub fn to_hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()

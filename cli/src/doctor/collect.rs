@@ -9,7 +9,7 @@ use super::facts::Facts;
 use super::permissions::denied_commands;
 use crate::exit::{Code, Failure};
 use crate::scan::{self, ScanResult};
-use crate::server::{Discovered, Fields, Node, Target};
+use crate::server::{Fields, Node, Target};
 
 /// All primaries, each followed by its replicas.
 pub fn all_servers(target: &Target) -> Result<Vec<Facts>, Failure> {
@@ -23,15 +23,12 @@ pub fn all_servers(target: &Target) -> Result<Vec<Facts>, Failure> {
             }
         };
         let facts = facts_or_unreachable(&mut primary);
-        let replicas = replica_addresses(&facts.info);
+        let replicas = primary.discover_replicas(&facts.info);
         all.push(facts);
-        for (host, port) in replicas {
-            let Discovered { name, node } = target.peer(&primary, host, port);
-            all.push(match node {
-                Ok(mut replica) => facts_or_unreachable(&mut replica),
-                Err(failure) => Facts::unreachable(name, failure.message),
-            });
-        }
+        all.extend(replicas.into_iter().map(|found| match found.node {
+            Ok(mut replica) => facts_or_unreachable(&mut replica),
+            Err(failure) => Facts::unreachable(found.name, failure.message),
+        }));
     }
     Ok(all)
 }
@@ -148,20 +145,6 @@ fn failed_nodes(cluster_nodes: &str) -> Vec<String> {
         is_failed.then(|| address.to_owned())
     });
     failed.collect()
-}
-
-/// Lines such as `slave0:ip=127.0.0.1,port=7001,state=online,...`
-fn replica_addresses(info: &Fields) -> Vec<(String, u16)> {
-    let lines = info.0.iter().filter(|(name, _)| {
-        let number = name.strip_prefix("slave").unwrap_or_default();
-        !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
-    });
-    lines
-        .filter_map(|(_, line)| {
-            let field = |name| line.split(',').find_map(|field| field.strip_prefix(name));
-            Some((field("ip=")?.to_owned(), field("port=")?.parse().ok()?))
-        })
-        .collect()
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::server::Fields;
+use crate::text::module_version_text;
 
 /// Facts that the user has no permission to read are empty.
 #[derive(Clone, Debug, Default)]
@@ -48,11 +49,8 @@ impl Facts {
         if self.unreachable.is_some() {
             return self.server.clone();
         }
-        format!("{} ({}, {})", self.server, self.role(), self.version_text())
-    }
-
-    fn role(&self) -> &'static str {
-        if self.is_replica() { "replica" } else { "primary" }
+        let role = if self.is_replica() { "replica" } else { "primary" };
+        format!("{} ({role}, {})", self.server, self.version_text())
     }
 
     pub fn is_replica(&self) -> bool {
@@ -91,26 +89,21 @@ impl Facts {
     }
 
     fn version(&self) -> &str {
-        let field = if self.is_valkey() {
-            "valkey_version"
-        } else {
-            "redis_version"
-        };
-        self.info.get(field)
+        self.info.get(match self.is_valkey() {
+            true => "valkey_version",
+            false => "redis_version",
+        })
     }
 
-    pub fn major_version(&self) -> Option<u64> {
-        self.version().split('.').next()?.parse().ok()
+    /// The first two numbers of the version.
+    pub fn version_numbers(&self) -> Option<(u64, u64)> {
+        let mut numbers = self.version().split('.').map(str::parse);
+        Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
     }
 
     /// Redis 8.4 and later: CLUSTER MIGRATION runs with any module, tested or not.
     pub fn has_cluster_migration(&self) -> bool {
-        let mut numbers = self
-            .version()
-            .split('.')
-            .map(|number| number.parse().unwrap_or(0));
-        let version: (u64, u64) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-        !self.is_valkey() && version >= (8, 4)
+        !self.is_valkey() && self.version_numbers() >= Some((8, 4))
     }
 
     pub fn version_text(&self) -> String {
@@ -122,12 +115,6 @@ impl Facts {
     }
 
     pub fn module_version_text(&self) -> Option<String> {
-        let version = self.module_version?;
-        Some(format!(
-            "{}.{}.{}",
-            version / 10_000,
-            version / 100 % 100,
-            version % 100
-        ))
+        self.module_version.map(module_version_text)
     }
 }

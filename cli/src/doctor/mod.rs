@@ -13,33 +13,22 @@ use std::process::ExitCode;
 use serde_json::{Value, json};
 
 use self::facts::Facts;
-use self::finding::{Finding, Level};
-use self::sentinels::Sentinel;
+use self::finding::{Finding, Level, Report};
 use crate::args::DoctorArgs;
 use crate::exit::{Code, Failure};
 use crate::output::{BOLD, GREEN, RED, YELLOW, paint, stdout};
 use crate::server::Target;
 
-/// The findings about one server or Sentinel, or about a quorum as a whole.
-struct Report {
-    /// `host:port`
-    server: String,
-    title: String,
-    findings: Vec<Finding>,
-}
-
 pub fn doctor(args: &DoctorArgs, target: &Target) -> Result<ExitCode, Failure> {
-    let sentinels = sentinels::check(target);
+    let (mut reports, down_after_ms) = sentinels::check(target);
     let mut deployment = match collect::all_servers(target) {
         // What the Sentinels say of it is worth more than that there is no primary.
-        Err(failure) if !sentinels.is_empty() => unavailable(target, failure)?,
+        Err(failure) if !reports.is_empty() => unavailable(target, failure)?,
         deployment => deployment?,
     };
-    let down_after_ms = sentinels.iter().filter_map(|found| found.down_after_ms).min();
     for facts in &mut deployment {
         facts.down_after_ms = down_after_ms;
     }
-    let mut reports: Vec<Report> = sentinels.into_iter().map(Report::of_sentinel).collect();
     reports.extend(of_servers(&deployment, checks::check));
     print(args, &reports)
 }
@@ -79,16 +68,6 @@ fn of_servers(
         title: facts.title(),
         findings: check(facts, deployment),
     })
-}
-
-impl Report {
-    fn of_sentinel(sentinel: Sentinel) -> Self {
-        Self {
-            title: format!("{} (Sentinel)", sentinel.server),
-            server: sentinel.server,
-            findings: sentinel.findings,
-        }
-    }
 }
 
 /// The exit code tells the worst finding.

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use redis::cmd;
 
-use super::checks::server::plaintext_port;
-use super::finding::Finding;
+use super::finding::{Finding, Report};
 use crate::exit::Failure;
 use crate::server::{Node, Target};
 
@@ -15,40 +14,33 @@ const MIN_SENTINELS: usize = 3;
 /// Fields of a server or Sentinel in a reply of SENTINEL.
 type Instance = BTreeMap<String, String>;
 
-/// What there is to say of a Sentinel.
-pub struct Sentinel {
-    /// `host:port`
-    pub server: String,
-    pub findings: Vec<Finding>,
-    /// After which silence it takes the primary for down.
-    pub down_after_ms: Option<i64>,
-}
-
-/// Empty unless the URL names Sentinels.
-pub fn check(target: &Target) -> Vec<Sentinel> {
+/// The findings, and after which silence the first of them takes the primary for down. Empty unless the URL names
+/// Sentinels.
+pub fn check(target: &Target) -> (Vec<Report>, Option<i64>) {
     let Some(primary) = target.sentinel_primary() else {
-        return Vec::new();
+        return (Vec::new(), None);
     };
-    let mut all = Vec::new();
+    let (mut reports, mut shortest) = (Vec::new(), None::<i64>);
     for found in target.discover_sentinels() {
         let checked = found.node.and_then(|mut sentinel| {
-            let findings = check_sentinel(&mut sentinel, primary, target)?;
+            let findings = check_sentinel(&mut sentinel, primary)?;
             Ok((findings, down_after_ms(&mut sentinel, primary)))
         });
         let (findings, down_after_ms) = checked.unwrap_or_else(|failure| {
             let unreachable = Finding::bad("reachability: sentinel", failure.message);
             (vec![unreachable], None)
         });
-        all.push(Sentinel {
+        shortest = shortest.into_iter().chain(down_after_ms).min();
+        reports.push(Report {
+            title: format!("{} (Sentinel)", found.name),
             server: found.name,
             findings,
-            down_after_ms,
         });
     }
-    all
+    (reports, shortest)
 }
 
-fn check_sentinel(sentinel: &mut Node, primary: &str, target: &Target) -> Result<Vec<Finding>, Failure> {
+fn check_sentinel(sentinel: &mut Node, primary: &str) -> Result<Vec<Finding>, Failure> {
     let mut query = |subcommand: &str| -> Result<Vec<Instance>, Failure> {
         sentinel.query(cmd("SENTINEL").arg(subcommand).arg(primary))
     };
@@ -63,17 +55,6 @@ fn check_sentinel(sentinel: &mut Node, primary: &str, target: &Target) -> Result
         sentinels_finding(&sentinels),
     ];
     findings.extend(replicas_finding(&replicas));
-    if target.has_open_sentinels() {
-        let message = "this Sentinel accepts connections without a password";
-        findings.push(Finding::bad("sentinel password", message));
-    }
-    let port = sentinel.info(&["server"])?.number("tcp_port");
-    // INFO has the port with TLS only if there is no other.
-    if let (Some(tls_port), Some(port)) = (sentinel.tls_port(), port)
-        && u64::from(tls_port) != port
-    {
-        findings.push(plaintext_port(port));
-    }
     Ok(findings)
 }
 

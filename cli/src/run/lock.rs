@@ -26,7 +26,7 @@ pub struct Request<'a> {
 
 /// Where locks are acquired.
 pub trait Locks {
-    type Guard: Guard;
+    type Guard: Protection;
 
     /// `None` if others hold the lock and the request does not wait.
     async fn acquire(&self, request: &Request<'_>) -> Result<Option<Self::Guard>, Failure>;
@@ -34,18 +34,14 @@ pub trait Locks {
     /// Who holds the lock and who waits for it, where one server knows that.
     async fn info(&self, request: &Request<'_>) -> Result<Option<LockInfo>, Error>;
 
+    /// The owner, and the fence: `None` for a lock that is shared over a quorum.
+    fn owner_and_fence(guard: &Self::Guard) -> (&[u8], Option<u64>);
+
     /// Releases the lock; `keeps` it for the time of `--at-least`.
     async fn release(&self, guard: Self::Guard, keeps: bool) -> Result<(), ReleaseError>;
 
     /// Waits until no server knows of a cancelled request or a dropped guard.
     async fn shutdown(&self);
-}
-
-pub trait Guard: Protection {
-    fn owner(&self) -> &[u8];
-
-    /// `None` for a lock that is shared over a quorum.
-    fn fence(&self) -> Option<u64>;
 }
 
 /// Why a release did not end the hold for certain.
@@ -104,6 +100,10 @@ impl Locks for Deployment {
         self.locks.lock(request.name()).info().await
     }
 
+    fn owner_and_fence(guard: &client::Guard) -> (&[u8], Option<u64>) {
+        (guard.owner().as_bytes(), Some(guard.fence()))
+    }
+
     async fn release(&self, guard: client::Guard, keeps: bool) -> Result<(), ReleaseError> {
         // A release tells of a loss that nothing else has revealed, but not for certain in a cluster.
         let asked = match self.is_cluster || !keeps {
@@ -128,16 +128,6 @@ impl Locks for Deployment {
 
     async fn shutdown(&self) {
         self.locks.shutdown().await;
-    }
-}
-
-impl Guard for client::Guard {
-    fn owner(&self) -> &[u8] {
-        self.owner().as_bytes()
-    }
-
-    fn fence(&self) -> Option<u64> {
-        Some(self.fence())
     }
 }
 
@@ -176,6 +166,10 @@ impl Locks for quorum::Locks {
         Ok(None)
     }
 
+    fn owner_and_fence(guard: &quorum::Guard) -> (&[u8], Option<u64>) {
+        (guard.owner().as_bytes(), guard.fence())
+    }
+
     async fn release(&self, guard: quorum::Guard, _: bool) -> Result<(), ReleaseError> {
         let released = guard.release().await;
         // Also at the servers that a majority does not need.
@@ -188,16 +182,6 @@ impl Locks for quorum::Locks {
 
     async fn shutdown(&self) {
         self.shutdown().await;
-    }
-}
-
-impl Guard for quorum::Guard {
-    fn owner(&self) -> &[u8] {
-        self.owner().as_bytes()
-    }
-
-    fn fence(&self) -> Option<u64> {
-        self.fence()
     }
 }
 

@@ -10,7 +10,6 @@ use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use redis_dlock_client::{self as client, EventKind, Owner};
@@ -18,7 +17,7 @@ use redis_dlock_quorum as quorum;
 
 use self::acquire::{Acquired, acquire};
 use self::deadline::Deadline;
-use self::lock::{Deployment, Guard, Locks, Request};
+use self::lock::{Deployment, Locks, Request};
 use crate::args::{RunArgs, ServerArgs};
 use crate::exit::{Code, Failure};
 use crate::jobctl::{Job, Rules, Signals, StderrSender, StderrWriter, Supervisor, exit_code_of};
@@ -34,11 +33,17 @@ pub fn run(args: &RunArgs, server: &ServerArgs) -> Result<ExitCode, Failure> {
         deadline,
         owner: Owner::unique(),
     };
+    let report = renewal_reporter(args, stderr.sender());
     let exit = if args.quorum.is_empty() {
         let found = deadline.connect(Target::new(server)?)?;
         request.lease =
             acquire::lease(args, found.max_lease).map_err(|failure| failure.about(request.name()))?;
-        let settings = client::Settings::default().on_event(report_renewals(args, stderr.sender().clone()));
+        let settings = client::Settings::default().on_event(move |event| match &event.kind {
+            EventKind::RenewFailed { error } => report(String::new(), Some(error.to_string())),
+            EventKind::RenewedAgain => report(String::new(), None),
+            // The supervisor reports lost locks.
+            _ => {}
+        });
         let deployment = Deployment {
             locks: client::Locks::with(found.server, settings)?,
             is_cluster: found.is_cluster,
@@ -48,10 +53,18 @@ pub fn run(args: &RunArgs, server: &ServerArgs) -> Result<ExitCode, Failure> {
         let servers = Target::quorum(server, &args.quorum)?;
         let addresses = servers.iter().map(Target::quorum_server);
         let addresses = addresses.collect::<Result<Vec<_>, _>>()?;
-        let report = report_renewals_of_quorum(args, stderr.sender().clone());
-        let settings = quorum::Settings::default().on_event(report);
-        let locks = quorum::Locks::with(addresses, settings)?;
-        block_on_run(&locks, &request, stderr.sender())
+        let settings = quorum::Settings::default().on_event(move |event| match &event.kind {
+            quorum::EventKind::RenewFailed { server, error } => {
+                report(format!(" on {server}"), Some(error.to_string()))
+            }
+            quorum::EventKind::RenewedAgain { server } => report(format!(" on {server}"), None),
+            _ => {}
+        });
+        block_on_run(
+            &quorum::Locks::with(addresses, settings)?,
+            &request,
+            stderr.sender(),
+        )
     };
     stderr.flush();
     exit
@@ -81,7 +94,7 @@ async fn run_under_lock<L: Locks>(
         Acquired::Interrupted(signal) => return Ok(exit_code_of(signal)),
         Acquired::Busy(code) => return Ok(ExitCode::from(code)),
     };
-    let job = match start(args, &guard) {
+    let job = match start::<L>(args, &guard) {
         Ok(job) => job,
         Err(failure) => {
             // Report this failure rather than one of the release.
@@ -101,51 +114,28 @@ async fn run_under_lock<L: Locks>(
 }
 
 /// Starts the command, with the owner and the fencing token in its environment.
-fn start(args: &RunArgs, guard: &impl Guard) -> Result<Job, Failure> {
-    let fence = guard.fence().map(|fence| fence.to_string());
+fn start<L: Locks>(args: &RunArgs, guard: &L::Guard) -> Result<Job, Failure> {
+    let (owner, fence) = L::owner_and_fence(guard);
+    let fence = fence.map(|fence| fence.to_string());
     let env = [
-        ("DLOCK_OWNER", Some(OsStr::from_bytes(guard.owner()))),
+        ("DLOCK_OWNER", Some(OsStr::from_bytes(owner))),
         ("DLOCK_FENCE", fence.as_deref().map(OsStr::new)),
     ];
     Job::start(&args.command, &env)
 }
 
-/// Reports that renewals fail, and once more when they succeed again.
-fn report_renewals(args: &RunArgs, stderr: StderrSender) -> impl Fn(&client::Event) + Send + Sync + 'static {
-    let name = display_name(args.name.as_bytes());
-    let is_failing = AtomicBool::new(false);
-    move |event| match &event.kind {
-        EventKind::RenewFailed { error } if !is_failing.swap(true, Ordering::Relaxed) => {
-            stderr.print(format!("cannot renew the lease of {name}, retrying: {error}"));
-        }
-        EventKind::RenewedAgain => {
-            is_failing.store(false, Ordering::Relaxed);
-            stderr.print(format!("renewed the lease of {name}"));
-        }
-        // The supervisor reports lost locks.
-        _ => {}
-    }
-}
-
-/// The same for each server of a quorum.
-fn report_renewals_of_quorum(
-    args: &RunArgs,
-    stderr: StderrSender,
-) -> impl Fn(&quorum::Event) + Send + Sync + 'static {
-    use quorum::EventKind;
-    let name = display_name(args.name.as_bytes());
+/// Reports that renewals fail, and once more when they succeed again. Each server of a quorum counts on its own: `on`
+/// names it.
+fn renewal_reporter(args: &RunArgs, stderr: &StderrSender) -> impl Fn(String, Option<String>) + use<> {
+    let (name, stderr) = (display_name(args.name.as_bytes()), stderr.clone());
     let failing = Mutex::new(HashSet::new());
-    move |event| {
+    move |on, error| {
         let mut failing = failing.lock().unwrap_or_else(PoisonError::into_inner);
-        match &event.kind {
-            EventKind::RenewFailed { server, error } if failing.insert(server.to_string()) => {
-                stderr.print(format!(
-                    "cannot renew the lease of {name} on {server}, retrying: {error}"
-                ));
+        match error {
+            Some(error) if failing.insert(on.clone()) => {
+                stderr.print(format!("cannot renew the lease of {name}{on}, retrying: {error}"));
             }
-            EventKind::RenewedAgain { server } if failing.remove(&**server) => {
-                stderr.print(format!("renewed the lease of {name} on {server}"));
-            }
+            None if failing.remove(&on) => stderr.print(format!("renewed the lease of {name}{on}")),
             _ => {}
         }
     }

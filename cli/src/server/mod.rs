@@ -9,4 +9,4 @@ mod target;
 
 pub use client::LockServer;
 pub use node::{Fields, Node, is_command_denied, is_key_denied};
-pub use target::{Discovered, Target};
+pub use target::Target;

@@ -21,7 +21,7 @@ pub struct Node {
     pub connection: Connection,
 }
 
-/// Whether the user has no permission for the command at all.
+/// Whether the user has no permission for the command at all. Only the text of the error tells that from a denied key.
 pub fn is_command_denied(error: &RedisError) -> bool {
     is_permission_error(error) && error.detail().is_some_and(|detail| detail.contains("to run the"))
 }
@@ -62,7 +62,7 @@ impl Node {
         let connection = Client::open(info.clone().set_redis_settings(bare))
             .map_err(|error| Failure::usage(format!("invalid server address: {error}")))?
             .get_connection_with_timeout(CONNECT_TIMEOUT)
-            .map_err(|error| connect_failure(&name, error))?;
+            .map_err(|error| connect_failure(info, error))?;
         connection.set_read_timeout(Some(CONNECT_TIMEOUT))?;
         connection.set_write_timeout(Some(CONNECT_TIMEOUT))?;
         let mut node = Self {
@@ -70,8 +70,7 @@ impl Node {
             info: info.clone(),
             connection,
         };
-        node.log_in()
-            .map_err(|error| connect_failure(&node.name, error))?;
+        node.log_in().map_err(|error| connect_failure(info, error))?;
         node.connection.set_read_timeout(Some(RESPONSE_TIMEOUT))?;
         node.connection.set_write_timeout(Some(RESPONSE_TIMEOUT))?;
         Ok(node)
@@ -99,7 +98,7 @@ impl Node {
     }
 
     fn failure(&self, error: RedisError) -> Failure {
-        if is_timeout(&error) {
+        if error.is_timeout() {
             let seconds = RESPONSE_TIMEOUT.as_secs();
             let message = format!(
                 "{}: no reply within {seconds} s: the server may be blocked",
@@ -123,14 +122,6 @@ impl Node {
         }
     }
 
-    /// The port of a connection with TLS.
-    pub fn tls_port(&self) -> Option<u16> {
-        match self.info.addr() {
-            ConnectionAddr::TcpTls { port, .. } => Some(*port),
-            _ => None,
-        }
-    }
-
     /// Reads sections of INFO.
     pub fn info(&mut self, sections: &[&str]) -> Result<Fields, Failure> {
         let text: String = self.query(cmd("INFO").arg(sections))?;
@@ -138,12 +129,7 @@ impl Node {
     }
 }
 
-/// Read timeouts are reported as EAGAIN.
-fn is_timeout(error: &RedisError) -> bool {
-    error.is_timeout()
-}
-
-/// The server rejects the user name and password with this error. It rejects the connection with others.
+/// The server rejects the user name and password with this error, and the connection with others of the same code.
 fn login_error(error: RedisError) -> RedisError {
     match error.detail() {
         Some(detail) if error.code() == Some("ERR") && detail.contains("AUTH") => {
@@ -153,34 +139,26 @@ fn login_error(error: RedisError) -> RedisError {
     }
 }
 
-fn connect_failure(name: &str, error: RedisError) -> Failure {
-    const OTHER_SERVER: &str = "Select another server with -h and -p, -s, -u or DLOCK_URL";
-    if let Some(limit) = error
-        .detail()
-        .filter(|detail| detail.contains("max number of clients"))
-    {
-        let message = format!("cannot connect to {name}: {limit}: raise maxclients, or close connections");
-        return Failure::new(Code::Unavailable, message);
-    }
-    if !error.is_io_error() {
+fn connect_failure(info: &ConnectionInfo, error: RedisError) -> Failure {
+    const OTHER_SERVER: &str = "select another server with -h and -p, -s, -u or DLOCK_URL";
+    let name = info.addr();
+    let limit = |detail: &&str| detail.contains("max number of clients");
+    let reason = if let Some(limit) = error.detail().filter(limit) {
+        format!("{limit}: raise maxclients, or close connections")
+    } else if !error.is_io_error() {
         return error.into();
-    }
-    let text = error.to_string();
-    let message = if is_timeout(&error) {
+    } else if error.is_timeout() {
         let seconds = CONNECT_TIMEOUT.as_secs();
+        format!("no reply within {seconds} s: is it a server, and does it expect TLS? Or {OTHER_SERVER}")
+    } else if matches!(name, ConnectionAddr::TcpTls { .. }) && !error.is_connection_refusal() {
         format!(
-            "cannot connect to {name}: no reply within {seconds} s: is it a server, and does it expect TLS? {OTHER_SERVER}"
+            "{error}: pass the certificate of its CA with --cacert FILE, and if it asks for one, pass a client \
+             certificate with --cert FILE and --key FILE"
         )
-    } else if text.contains("CertificateRequired") {
-        format!(
-            "cannot connect to {name}: {error}: pass a client certificate with --cert FILE and --key FILE"
-        )
-    } else if text.contains("certificate") {
-        format!("cannot connect to {name}: {error}: pass the certificate of its CA with --cacert FILE")
     } else {
-        format!("cannot connect to {name}: {error}: is the server running? {OTHER_SERVER}")
+        format!("{error}: is the server running? Or {OTHER_SERVER}")
     };
-    Failure::new(Code::Unavailable, message)
+    Failure::new(Code::Unavailable, format!("cannot connect to {name}: {reason}"))
 }
 
 impl Fields {

@@ -71,42 +71,27 @@ mod tests {
         Value::BulkString(host.into())
     }
 
-    fn node() -> ConnectionInfo {
-        "redis://:secret@one:7000/".parse().unwrap()
-    }
-
-    fn map() -> SlotMap {
+    #[test]
+    fn slot_map_has_each_primary_once_and_finds_that_of_a_slot() {
         let reply = [
             range(0, 100, Value::Nil, 7000),
             range(101, 16_000, name("two"), 7001),
             range(16_001, 16_200, name(""), 7000),
         ];
-        SlotMap::parse(&node(), &reply).unwrap()
-    }
-
-    #[test]
-    fn slot_map_lists_each_primary_once() {
-        let names: Vec<String> = map()
+        let node = "redis://:secret@one:7000/".parse().unwrap();
+        let map = SlotMap::parse(&node, &reply).unwrap();
+        let names: Vec<String> = map
             .primaries()
             .iter()
             .map(|node| node.addr().to_string())
             .collect();
         assert_eq!(names, ["one:7000", "two:7001"]);
-    }
-
-    #[test]
-    fn slot_map_finds_primary_of_slot() {
-        let map = map();
-        let Ok(node) = map.node_for(12_182) else {
-            panic!("no node");
-        };
+        let node = map
+            .node_for(12_182)
+            .unwrap_or_else(|failure| panic!("{}", failure.message));
         assert_eq!(node.addr().to_string(), "two:7001");
         assert_eq!(node.redis_settings().password(), Some("secret"));
         assert!(map.node_for(16_201).is_err());
-    }
-
-    #[test]
-    fn incomplete_slot_map_is_rejected() {
-        assert!(SlotMap::parse(&node(), &[vec![Value::Int(0)]]).is_err());
+        assert!(SlotMap::parse(node, &[vec![Value::Int(0)]]).is_err());
     }
 }

@@ -3,7 +3,7 @@
 use redis::{ConnectionInfo, TlsCertificates, cmd};
 
 use super::endpoints::Endpoints;
-use super::node::{Node, at};
+use super::node::{Fields, Node, at};
 use super::slots::SlotMap;
 use crate::exit::{Code, Failure};
 
@@ -90,11 +90,6 @@ impl Target {
         Node::connect(SlotMap::read(&mut first)?.node_for(slot)?)
     }
 
-    /// A server at an address that `node` reported: another node of its cluster, or a replica.
-    pub fn peer(&self, node: &Node, host: String, port: u16) -> Discovered {
-        Discovered::connect(&at(&node.info, Some(host), port))
-    }
-
     /// The name of the primary if the URL names Sentinels.
     pub fn sentinel_primary(&self) -> Option<&str> {
         match &self.endpoints {
@@ -112,14 +107,7 @@ impl Target {
         self.sentinels().iter().map(discover).collect()
     }
 
-    /// Whether the primary needs a password, but the Sentinels do not.
-    pub fn has_open_sentinels(&self) -> bool {
-        let has_password = |info: &ConnectionInfo| info.redis_settings().password().is_some();
-        matches!(&self.endpoints, Endpoints::Sentinel { primary, .. } if has_password(primary))
-            && !self.sentinels().iter().any(has_password)
-    }
-
-    fn sentinels(&self) -> &[ConnectionInfo] {
+    pub(super) fn sentinels(&self) -> &[ConnectionInfo] {
         match &self.endpoints {
             Endpoints::Sentinel { sentinels, .. } => sentinels,
             _ => &[],
@@ -146,6 +134,30 @@ impl Discovered {
             node: Node::connect(info),
         }
     }
+}
+
+impl Node {
+    /// The replicas that it names in INFO replication, including unreachable ones.
+    pub fn discover_replicas(&self, info: &Fields) -> Vec<Discovered> {
+        let addresses = replica_addresses(info).into_iter();
+        addresses
+            .map(|(host, port)| Discovered::connect(&at(&self.info, Some(host), port)))
+            .collect()
+    }
+}
+
+/// Lines such as `slave0:ip=127.0.0.1,port=7001,state=online,...`
+fn replica_addresses(info: &Fields) -> Vec<(String, u16)> {
+    let lines = info.0.iter().filter(|(name, _)| {
+        let number = name.strip_prefix("slave").unwrap_or_default();
+        !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
+    });
+    lines
+        .filter_map(|(_, line)| {
+            let field = |name| line.split(',').find_map(|field| field.strip_prefix(name));
+            Some((field("ip=")?.to_owned(), field("port=")?.parse().ok()?))
+        })
+        .collect()
 }
 
 fn connect_sentinel(info: &ConnectionInfo) -> Result<Node, Failure> {

@@ -4,6 +4,7 @@ use redis::cmd;
 
 use crate::exit::Failure;
 use crate::server::{Fields, Node};
+use crate::text::module_version_text;
 
 /// The counters of one server.
 #[derive(Default)]
@@ -69,43 +70,29 @@ pub fn fetch_details(node: &mut Node, stats: &mut ServerStats) {
 /// What the server itself counts or reports, and what stops locks.
 fn server_fields(info: &Fields) -> [(String, u64); 2] {
     let rejected = info.get("errorstat_NOREPLICAS").strip_prefix("count=");
+    let rejected = rejected.and_then(|count| count.parse().ok()).unwrap_or(0);
     let statuses = ["aof_last_write_status", "aof_last_bgrewrite_status"];
     let aof_failed = statuses.iter().any(|status| info.get(status) == "err");
-    [
-        (
-            "errors_noreplicas".to_owned(),
-            rejected.and_then(|count| count.parse().ok()).unwrap_or(0),
-        ),
-        ("aof_failed".to_owned(), aof_failed.into()),
-    ]
+    let fields = [("errors_noreplicas", rejected), ("aof_failed", aof_failed.into())];
+    fields.map(|(name, value)| (name.to_owned(), value))
 }
 
 /// From a line such as `module:name=dlock,ver=100,api=1,...`. The other modules have the same field name, so this may
 /// be missing.
 fn module_version(info: &Fields) -> Option<String> {
     let module = info.get("module").strip_prefix("name=dlock,ver=")?;
-    let version: u64 = module.split(',').next()?.parse().ok()?;
-    Some(format!(
-        "{}.{}.{}",
-        version / 10_000,
-        version / 100 % 100,
-        version % 100
-    ))
+    module.split(',').next()?.parse().ok().map(module_version_text)
 }
 
 /// A grace period of -1 is as long as the longest lease.
 fn settings_ms(config: &Fields) -> Vec<(&'static str, u64)> {
     let max_lease = config.number("dlock.max-lease-ms");
-    let grace = |name| config.number(name).or(max_lease);
     let settings = [
-        ("max_lease_ms", max_lease),
-        ("startup_grace_ms", grace("dlock.startup-grace-ms")),
-        ("failover_grace_ms", grace("dlock.failover-grace-ms")),
+        ("startup_grace_ms", "dlock.startup-grace-ms"),
+        ("failover_grace_ms", "dlock.failover-grace-ms"),
     ];
-    settings
-        .into_iter()
-        .filter_map(|(name, value)| Some((name, value?)))
-        .collect()
+    let grace = |(field, name)| Some((field, config.number(name).or(max_lease)?));
+    settings.into_iter().filter_map(grace).collect()
 }
 
 fn numeric_fields(info: &Fields) -> Vec<(String, u64)> {

@@ -67,7 +67,7 @@ fn event_loop(
     let silence = MIN_SILENCE.max(every * 3);
     let mut last_result = Instant::now();
     let mut needs_redraw = true;
-    while !state.should_quit() {
+    while !state.should_quit {
         if let Ok(signal) = signals.try_recv() {
             return Ok(Some(signal));
         }
@@ -85,7 +85,7 @@ fn event_loop(
         }
         if last_result.elapsed() > silence {
             let seconds = last_result.elapsed().as_secs();
-            state.set_error(format!("no reply for {seconds} s"));
+            state.error = Some(format!("no reply for {seconds} s"));
             needs_redraw = true;
         }
         for result in results.try_iter() {
@@ -93,7 +93,7 @@ fn event_loop(
             needs_redraw = true;
             match result {
                 Ok(sample) => state.update(sample),
-                Err(failure) => state.set_error(failure.message),
+                Err(failure) => state.error = Some(failure.message),
             }
         }
     }

@@ -7,34 +7,19 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::sampler::Sample;
 use crate::lock::NamedLock;
-use crate::text::display_name;
 
 #[derive(Debug, Default)]
 pub struct State {
-    sample: Sample,
+    pub sample: Sample,
     pub acquired: Rate,
     pub grants_from_queue: Rate,
     pub expired: Rate,
     pub order: Order,
-    pub filter: String,
-    pub mode: Mode,
-    /// The name of the selected lock.
-    selected: Option<Vec<u8>>,
     /// The servers that the command line names.
     pub deployment: String,
     /// Why the last sample failed.
     pub error: Option<String>,
-    should_quit: bool,
-}
-
-#[derive(Debug, Default, PartialEq, Eq)]
-pub enum Mode {
-    #[default]
-    List,
-    /// The user types a filter.
-    Filter,
-    /// One lock is shown.
-    Lock,
+    pub should_quit: bool,
 }
 
 /// The sort order of the list, descending except by name.
@@ -48,8 +33,6 @@ pub enum Order {
 }
 
 impl Order {
-    const ALL: [Self; 4] = [Self::Waiting, Self::Held, Self::Waited, Self::Name];
-
     pub fn title(self) -> &'static str {
         match self {
             Self::Waiting => "most waiting",
@@ -60,8 +43,12 @@ impl Order {
     }
 
     fn next(self) -> Self {
-        let at = Self::ALL.iter().position(|&order| order == self).unwrap_or(0);
-        Self::ALL[(at + 1) % Self::ALL.len()]
+        match self {
+            Self::Waiting => Self::Held,
+            Self::Held => Self::Waited,
+            Self::Waited => Self::Name,
+            Self::Name => Self::Waiting,
+        }
     }
 }
 
@@ -107,21 +94,12 @@ impl State {
     /// Adds a sample.
     pub fn update(&mut self, sample: Sample) {
         self.error = sample.unreachable.first().cloned();
-        let count = |field: &str| sample.counters.get(field).copied().unwrap_or(0);
-        self.acquired.update(count("acquired"), sample.elapsed);
-        self.grants_from_queue
-            .update(count("grants_from_queue"), sample.elapsed);
-        self.expired.update(count("expired"), sample.elapsed);
         self.sample = sample;
-        self.keep_selection();
-    }
-
-    pub fn set_error(&mut self, why: String) {
-        self.error = Some(why);
-    }
-
-    pub fn should_quit(&self) -> bool {
-        self.should_quit
+        let elapsed = self.sample.elapsed;
+        self.acquired.update(self.counter("acquired"), elapsed);
+        self.grants_from_queue
+            .update(self.counter("grants_from_queue"), elapsed);
+        self.expired.update(self.counter("expired"), elapsed);
     }
 
     pub fn counter(&self, field: &str) -> u64 {
@@ -137,21 +115,9 @@ impl State {
             .sum()
     }
 
-    pub fn role(&self) -> &'static str {
-        self.sample.role
-    }
-
-    pub fn servers(&self) -> usize {
-        self.sample.servers
-    }
-
-    /// The locks that match the filter, sorted.
+    /// The locks, sorted.
     pub fn rows(&self) -> Vec<&NamedLock> {
-        let filter = self.filter.to_lowercase();
-        let locks = self.sample.locks.iter();
-        let mut rows: Vec<&NamedLock> = locks
-            .filter(|lock| display_name(&lock.name).to_lowercase().contains(&filter))
-            .collect();
+        let mut rows: Vec<&NamedLock> = self.sample.locks.iter().collect();
         rows.sort_by(|a, b| a.name.cmp(&b.name));
         match self.order {
             Order::Waiting => rows.sort_by_key(|lock| Reverse(lock.waiting())),
@@ -162,83 +128,39 @@ impl State {
         rows
     }
 
-    /// The index of the selected row.
-    pub fn position(&self) -> Option<usize> {
-        let selected = self.selected.as_ref()?;
-        self.rows().iter().position(|row| row.name == *selected)
-    }
-
-    /// The name of the selected lock.
-    pub fn selected_name(&self) -> Option<&[u8]> {
-        self.selected.as_deref()
-    }
-
-    /// The selected lock, if it still exists.
-    pub fn selected(&self) -> Option<&NamedLock> {
-        let selected = self.selected.as_ref()?;
-        self.sample.locks.iter().find(|lock| lock.name == *selected)
-    }
-
     pub fn on_key(&mut self, key: KeyEvent) {
-        if key.modifiers.contains(KeyModifiers::CONTROL) && key.code == KeyCode::Char('c') {
-            self.should_quit = true;
-            return;
-        }
-        match self.mode {
-            Mode::List => self.on_list_key(key.code),
-            Mode::Filter => self.on_filter_key(key.code),
-            Mode::Lock => match key.code {
-                KeyCode::Char('q') => self.should_quit = true,
-                KeyCode::Esc | KeyCode::Enter | KeyCode::Backspace | KeyCode::Left => self.mode = Mode::List,
-                _ => {}
-            },
-        }
-        self.keep_selection();
-    }
-
-    fn on_list_key(&mut self, key: KeyCode) {
-        match key {
+        let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
+        match key.code {
+            KeyCode::Char('c') if is_control => self.should_quit = true,
             KeyCode::Char('q') => self.should_quit = true,
             KeyCode::Char('s') => self.order = self.order.next(),
-            KeyCode::Char('/') => self.mode = Mode::Filter,
-            KeyCode::Up | KeyCode::Char('k') => self.move_cursor(-1),
-            KeyCode::Down | KeyCode::Char('j') => self.move_cursor(1),
-            KeyCode::PageUp => self.move_cursor(-10),
-            KeyCode::PageDown => self.move_cursor(10),
-            KeyCode::Enter | KeyCode::Right if self.selected.is_some() => self.mode = Mode::Lock,
-            KeyCode::Esc => self.filter.clear(),
             _ => {}
-        }
-    }
-
-    fn on_filter_key(&mut self, key: KeyCode) {
-        match key {
-            KeyCode::Char(c) => self.filter.push(c),
-            KeyCode::Backspace => _ = self.filter.pop(),
-            KeyCode::Enter => self.mode = Mode::List,
-            KeyCode::Esc => {
-                self.filter.clear();
-                self.mode = Mode::List;
-            }
-            _ => {}
-        }
-    }
-
-    fn move_cursor(&mut self, by: isize) {
-        let at = self.position().unwrap_or(0).saturating_add_signed(by);
-        let rows = self.rows();
-        let row = rows.get(at.min(rows.len().saturating_sub(1)));
-        self.selected = row.map(|row| row.name.clone());
-    }
-
-    /// Keeps the selected lock while it is in the list. A lock that is shown on its own stays selected even if it is
-    /// released and acquired again.
-    fn keep_selection(&mut self) {
-        if self.mode != Mode::Lock && self.position().is_none() {
-            self.selected = self.rows().first().map(|row| row.name.clone());
         }
     }
 }
 
 #[cfg(test)]
-pub mod tests;
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rate_is_per_second_and_survives_server_restart() {
+        let mut rate = Rate::default();
+        let rates = [100, 110, 110, 4].map(|acquired| {
+            rate.update(acquired, Duration::from_secs(2));
+            rate.per_second
+        });
+        assert_eq!(rates, [0, 5, 0, 2]);
+    }
+
+    #[test]
+    fn error_is_kept_until_next_sample() {
+        let error = Some("no server".to_owned());
+        let mut state = State {
+            error,
+            ..State::default()
+        };
+        state.update(Sample::default());
+        assert_eq!(state.error, None);
+    }
+}

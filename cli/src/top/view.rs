@@ -2,30 +2,23 @@
 
 use std::time::Duration;
 
-use anstream::StripStream;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::Line;
-use ratatui::widgets::{Cell, Paragraph, Row as Cells, Table, TableState};
+use ratatui::widgets::{Cell, Row as Cells, Table};
 
-use super::state::{Mode, State, held, waited};
+use super::state::{State, held, waited};
 use crate::duration;
 use crate::lock::NamedLock;
-use crate::show;
 use crate::text::{display_name, short_owner, truncate_middle};
 
 const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
-const SELECTED: Style = Style::new().add_modifier(Modifier::REVERSED);
 /// A screen with fewer rows shows no counters.
 const MIN_FULL_HEIGHT: u16 = 14;
 
 pub fn draw(frame: &mut Frame<'_>, state: &State) {
-    let counters = if frame.area().height < MIN_FULL_HEIGHT {
-        0
-    } else {
-        1
-    };
+    let counters = u16::from(frame.area().height >= MIN_FULL_HEIGHT);
     let rows = [
         Constraint::Length(1),
         Constraint::Length(counters),
@@ -35,22 +28,19 @@ pub fn draw(frame: &mut Frame<'_>, state: &State) {
     let [head, below, body, foot] = Layout::vertical(rows).areas(frame.area());
     frame.render_widget(header(state), head);
     frame.render_widget(counters_line(state), below);
-    match state.mode {
-        Mode::Lock => draw_lock(frame, state, body),
-        Mode::List | Mode::Filter => draw_list(frame, state, body),
-    }
+    draw_list(frame, state, body);
     frame.render_widget(footer(state), foot);
 }
 
 fn header(state: &State) -> Line<'static> {
-    let servers = match state.servers() {
+    let servers = match state.sample.servers {
         1 => String::new(),
         servers => format!("{servers} servers, "),
     };
     let mut text = format!(
         "dlock {} ({}): {servers}{} locks, {} waiting",
         state.deployment,
-        state.role(),
+        state.sample.role,
         state.counter("locks"),
         state.counter("waiters")
     );
@@ -143,47 +133,13 @@ fn draw_list(frame: &mut Frame<'_>, state: &State, area: Rect) {
     let widths = columns.iter().map(|(_, width, _)| Constraint::Length(*width));
     let titles = std::iter::once("LOCK").chain(columns.iter().map(|(title, _, _)| *title));
     let table = Table::new(lines, std::iter::once(Constraint::Fill(1)).chain(widths))
-        .header(Cells::new(titles.map(Cell::from)).style(BOLD))
-        .row_highlight_style(SELECTED);
-    let mut position = TableState::new().with_selected(state.position());
-    frame.render_stateful_widget(table, area, &mut position);
-}
-
-/// As `dlock show`.
-fn draw_lock(frame: &mut Frame<'_>, state: &State, area: Rect) {
-    let name = display_name(state.selected_name().unwrap_or_default());
-    let Some(lock) = state.selected() else {
-        let text = format!("{name}: not held, no waiters");
-        frame.render_widget(Paragraph::new(text), area);
-        return;
-    };
-    let mut text = Vec::new();
-    // Writing to memory cannot fail.
-    let _ = show::write(lock, &mut StripStream::new(&mut text));
-    frame.render_widget(Paragraph::new(String::from_utf8_lossy(&text)), area);
+        .header(Cells::new(titles.map(Cell::from)).style(BOLD));
+    frame.render_widget(table, area);
 }
 
 fn footer(state: &State) -> Line<'static> {
-    if let Some(error) = &state.error {
-        return Line::styled(error.clone(), BOLD.fg(Color::Red));
+    match &state.error {
+        Some(error) => Line::styled(error.clone(), BOLD.fg(Color::Red)),
+        None => Line::from(format!("q quit  s sort: {}", state.order.title())),
     }
-    if state.mode == Mode::Filter {
-        return Line::from(format!("/{}_  (Enter applies, Esc clears)", state.filter));
-    }
-    let filter = match state.filter.as_str() {
-        "" => String::new(),
-        filter => format!("/{filter}  "),
-    };
-    let keys = match state.mode {
-        Mode::Lock => "q quit  Esc back",
-        _ => "q quit  up/down select  Enter show  / filter  s sort: ",
-    };
-    let order = match state.mode {
-        Mode::List => state.order.title(),
-        _ => "",
-    };
-    Line::from(filter + keys + order)
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,11 +1,9 @@
 //! `dlock ls`.
 
-use std::time::Duration;
-
-use dlock_testkit::{Proxy, Server, Way, start, wait_for};
+use dlock_testkit::{Server, start, wait_for};
 
 use crate::support::terminal::Terminal;
-use crate::support::{at, dlock_at, dlock_on, json, names, tool};
+use crate::support::{at, dlock_at, json, names, tool};
 
 #[test]
 fn ls_lists_all_locks_by_name() {
@@ -133,21 +131,6 @@ fn no_color_disables_colors() {
     };
     assert!(is_bold("SOME_OTHER_VARIABLE"));
     assert!(!is_bold("NO_COLOR"));
-}
-
-#[test]
-fn long_scan_shows_temporary_progress_bar() {
-    let server = Server::start();
-    server.client().ask::<redis::Value>("DEBUG POPULATE 400000");
-    server.client().acquire("job alice 60000");
-    // Latency makes the scan slow.
-    let proxy = Proxy::to(server.port());
-    proxy.delay(Way::ToClient, Duration::from_millis(5));
-    let terminal = Terminal::start(&dlock_on(proxy.port(), &["ls"]), 24, 120);
-    terminal.wait_for("keys,");
-    let (code, screen) = terminal.end();
-    assert_eq!(code, 0, "{screen}");
-    assert!(screen.contains("alice") && !screen.contains("keys,"), "{screen}");
 }
 
 #[test]

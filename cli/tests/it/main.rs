@@ -7,6 +7,7 @@ mod doctor;
 mod errors;
 mod generate;
 mod ls;
+mod page;
 mod prometheus;
 mod run;
 mod run_deadline;

@@ -1,7 +1,7 @@
 //! `dlock run` when the lock is lost or the server fails.
 
 use crate::support::{Running, WAIT, is_running, script_at, wait_until_free};
-use dlock_testkit::{Proxy, Server, wait_for};
+use dlock_testkit::{Cluster, Proxy, Server, wait_for};
 use nix::sys::signal::Signal;
 
 /// Short, so that a loss is noticed quickly, but long enough for a slow machine.
@@ -93,6 +93,17 @@ fn on_lost_ignore_keeps_command_running() {
 fn lock_lost_just_before_exit_is_reported() {
     let server = Server::start();
     let mut job = Running::script(&server, &["--lease", "60s"], "echo ready; cat");
+    job.expect("ready");
+    server.client().call("DEL job").unwrap();
+    job.close_input();
+    job.end().exits(79).warns("before the command exited");
+}
+
+#[test]
+fn lock_lost_in_a_cluster_just_before_exit_is_reported() {
+    let cluster = Cluster::start(1);
+    let server = &cluster.nodes[0];
+    let mut job = Running::script(server, &["--lease", "60s"], "echo ready; cat");
     job.expect("ready");
     server.client().call("DEL job").unwrap();
     job.close_input();

@@ -14,39 +14,43 @@ use nix::unistd::Pid;
 const FAST: [&str; 3] = ["top", "--every", "50ms"];
 
 #[test]
-fn top_lists_filters_and_shows_locks() {
+fn top_lists_locks_as_they_come_and_go() {
     let (server, mut client) = start();
     client.acquire("busy alice 600000");
     client.acquire("quiet bob 600000");
+    client.ask::<redis::Value>("DLOCK.GRANTS inbox 0 TTL 60000");
+    client.ask::<redis::Value>("DLOCK.ACQUIRE busy erin 1000 QUEUE inbox 0 REQID e1");
     let _waiter = server.waiter("busy carol 1000 BLOCK 0");
-    let mut terminal = Terminal::start(&dlock_at(&server, &FAST), 24, 110);
-    terminal.wait_for("2 locks, 1 waiting");
+    let terminal = Terminal::start(&dlock_at(&server, &FAST), 24, 140);
+    terminal.wait_for("2 locks, 2 waiting (1 by inbox)");
     terminal.wait_for("quiet");
+    let text = terminal.text();
+    let cells = |n: usize| -> Vec<&str> { text.lines().nth(n).unwrap_or("").split_whitespace().collect() };
+    assert_eq!(
+        cells(2).join(" "),
+        "LOCK WAITING HELD FOR WAITED LEASE KIND HELD BY"
+    );
+    let [name, waiting, _, _, _, kind, owner] = cells(3)[..] else {
+        panic!("{text}");
+    };
+    assert_eq!([name, waiting, kind, owner], ["busy", "2", "mutex", "alice"]);
+    client.call("DLOCK.EXTEND quiet alice 1000").unwrap_err();
+    terminal.wait_for("0 timeouts, 0 expired, 1 errors, 0 late releases");
     client.acquire("later dave 600000");
     terminal.wait_for("later");
-    terminal.press("/bus\r");
-    terminal.wait_for("/bus  q quit");
-    assert!(!terminal.text().contains("quiet"));
-    terminal.press("\r");
-    terminal.wait_for("busy: mutex, held by 1");
-    terminal.wait_for("carol   mutex");
-    client.release("busy alice");
-    terminal.wait_for("No waiters");
+    client.release("quiet bob");
+    wait_for("its end", || !terminal.text().contains("quiet"));
     terminal.exits("q", 0);
 }
 
 #[test]
-fn top_marks_waiters_of_inboxes() {
+fn top_lists_only_names_that_match() {
     let (server, mut client) = start();
     client.acquire("busy alice 600000");
-    client.ask::<redis::Value>("DLOCK.GRANTS inbox 0 TTL 60000");
-    client.ask::<redis::Value>("DLOCK.ACQUIRE busy bob 1000 QUEUE inbox 0 REQID b1");
-    let _waiter = server.waiter("busy carol 1000 BLOCK 0");
-    let mut terminal = Terminal::start(&dlock_at(&server, &FAST), 24, 110);
-    terminal.wait_for("1 locks, 2 waiting (1 by inbox)");
-    terminal.press("\r");
-    terminal.wait_for("none  inbox");
-    terminal.wait_for("none  connection");
+    client.acquire("quiet bob 600000");
+    let terminal = Terminal::start(&dlock_at(&server, &["top", "bu*"]), 24, 110);
+    terminal.wait_for("busy");
+    assert!(!terminal.text().contains("quiet"));
     terminal.exits("q", 0);
 }
 

@@ -5,7 +5,7 @@ mod durability;
 mod grace;
 pub mod quorum;
 mod replication;
-pub mod server;
+mod server;
 
 use super::facts::Facts;
 use super::finding::Finding;
@@ -24,8 +24,6 @@ const CHECKS: &[Check] = &[
     server::memory,
     server::clients,
     server::queue_limit,
-    server::deadlock_detection,
-    server::tls,
     durability::persistence,
     durability::disk,
     grace::startup_grace,
@@ -63,10 +61,9 @@ fn module(facts: &Facts, deployment: &[Facts]) -> Result<Finding, Finding> {
         return Err(Finding::bad("info", "the user has no permission for INFO"));
     }
     let module = server::module(facts, deployment);
-    if facts.has_module() {
-        Ok(module)
-    } else {
-        Err(module)
+    match facts.has_module() {
+        true => Ok(module),
+        false => Err(module),
     }
 }
 

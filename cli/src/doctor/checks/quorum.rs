@@ -35,10 +35,10 @@ pub fn together(servers: &[Facts]) -> Vec<Finding> {
 
 fn enabled(facts: &Facts) -> Finding {
     const CHECK: &str = "quorum";
-    if facts.is_enabled("dlock.quorum") {
-        return Finding::ok(CHECK, "dlock.quorum is yes");
+    match facts.is_enabled("dlock.quorum") {
+        true => Finding::ok(CHECK, "dlock.quorum is yes"),
+        false => Finding::bad(CHECK, "dlock.quorum is no"),
     }
-    Finding::bad(CHECK, "dlock.quorum is no")
 }
 
 fn independence(facts: &Facts) -> Finding {
@@ -81,12 +81,10 @@ fn majority(servers: &[Facts]) -> Finding {
     let granting = servers.iter().filter(is_granting).count();
     let (count, needed) = (servers.len(), servers.len() / 2 + 1);
     let message = format!("{granting} of {count} servers can grant locks, {needed} are needed");
-    let finding = if granting >= needed {
-        Finding::ok
-    } else {
-        Finding::bad
-    };
-    finding(CHECK, message)
+    match granting >= needed {
+        true => Finding::ok(CHECK, message),
+        false => Finding::bad(CHECK, message),
+    }
 }
 
 /// A server that is named twice votes twice.

@@ -1,7 +1,5 @@
 //! Checks of the server itself: versions, permissions, memory, limits, timers, clock.
 
-use std::fmt::Display;
-
 use crate::doctor::facts::Facts;
 use crate::doctor::finding::Finding;
 use crate::duration;
@@ -34,7 +32,7 @@ pub fn module(facts: &Facts, deployment: &[Facts]) -> Finding {
 pub fn version(facts: &Facts) -> Option<Finding> {
     const CHECK: &str = "version";
     let oldest = if facts.is_valkey() { MIN_VALKEY } else { MIN_REDIS };
-    let is_older = facts.major_version()? < oldest;
+    let is_older = facts.version_numbers()?.0 < oldest;
     let finding = if is_older { Finding::bad } else { Finding::ok };
     Some(finding(CHECK, facts.version_text()))
 }
@@ -113,23 +111,6 @@ pub fn clients(facts: &Facts) -> Option<Finding> {
 pub fn queue_limit(facts: &Facts) -> Option<Finding> {
     const MESSAGE: &str = "dlock.max-waiters-per-lock is 0";
     (facts.setting("dlock.max-waiters-per-lock")? == 0).then(|| Finding::bad("queue limit", MESSAGE))
-}
-
-pub fn deadlock_detection(facts: &Facts) -> Option<Finding> {
-    const MESSAGE: &str = "dlock.deadlock-detection is no";
-    let is_off = facts.config.get("dlock.deadlock-detection") == "no";
-    is_off.then(|| Finding::bad("deadlock detection", MESSAGE))
-}
-
-pub fn tls(facts: &Facts) -> Option<Finding> {
-    let port = facts.setting("port").filter(|&port| port > 0)?;
-    (facts.setting("tls-port")? > 0).then(|| plaintext_port(port))
-}
-
-/// Of a server or Sentinel that is reached with TLS.
-pub fn plaintext_port(port: impl Display) -> Finding {
-    let message = format!("connections without TLS are accepted too, at port {port}");
-    Finding::bad("TLS", message)
 }
 
 pub fn timers(facts: &Facts) -> Option<Finding> {

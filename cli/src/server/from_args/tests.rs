@@ -67,29 +67,19 @@ fn password_option_overrides_url_and_environment() {
 #[test]
 fn sentinels_have_a_password_of_their_own() {
     let cases = [
-        ("", None),
-        ("--sentinel-pass option", Some("option")),
-        ("--sentinel-user alice", Some("env")),
+        ("", "", None),
+        ("--sentinel-pass option", "env", Some("option")),
+        ("--sentinel-user alice", "env", Some("env")),
     ];
-    for (options, password) in cases {
+    for (options, variable, password) in cases {
         let line = format!("-u rediss-sentinel://:primary@one,two:1/main {options}");
-        let variables: &[_] = match password {
-            None => &[],
-            Some(_) => &[("DLOCK_SENTINEL_AUTH", "env")],
-        };
-        let endpoints = target(&line, variables).unwrap().endpoints;
-        let Endpoints::Sentinel {
-            sentinels, primary, ..
-        } = endpoints
-        else {
-            panic!("no Sentinels");
-        };
-        assert_eq!(primary.redis_settings().password(), Some("primary"));
-        assert_eq!(sentinels.len(), 2);
-        for sentinel in sentinels {
+        let target = target(&line, &[("DLOCK_SENTINEL_AUTH", variable)]).unwrap();
+        assert_eq!(target.sentinels().len(), 2);
+        for sentinel in target.sentinels() {
             assert_eq!(sentinel.redis_settings().password(), password, "{options}");
             assert!(matches!(sentinel.addr(), ConnectionAddr::TcpTls { .. }));
         }
+        assert_eq!(servers(target)[0].redis_settings().password(), Some("primary"));
     }
 }
 
