@@ -193,7 +193,7 @@ fn is_possible(lock: &Lock) -> bool {
     lock.is_sound() && lock.holders().iter().all(possible)
 }
 
-/// A change, which the test encodes itself, from the description in `codec.rs`.
+/// A change, which the test encodes itself, from the grammar in `codec.rs`.
 #[derive(Clone, Debug)]
 struct WireChange {
     removals: Vec<(u8, Vec<u8>)>,
@@ -418,47 +418,82 @@ proptest! {
     }
 }
 
+fn is_decoded(bytes: &[u8]) -> bool {
+    decode_lock(bytes, Instant::default()).is_ok()
+}
+
+/// Beside holders that are sound.
 #[test]
-fn decoded_owner_and_request_id_lengths_are_limited() {
-    let is_read = |wire: WireHolder| decode_lock(&WireChange::one(wire).bytes(), Instant::default()).is_ok();
-    let with_name = |length| WireHolder {
-        names: vec![vec![b'n'; length]],
-        ..WireHolder::mutex(vec![b'a'])
+fn unsound_encoding_is_rejected() {
+    let holder = |owner: u8, limit, fence| WireHolder {
+        limit,
+        fence,
+        ..WireHolder::mutex(vec![owner])
     };
-    for (length, expected) in [
-        (0, false),
-        (1, true),
-        (MAX_OWNER_BYTES, true),
-        (MAX_OWNER_BYTES + 1, false),
+    let whole = |holders: &[WireHolder]| with_version(holders.iter().flat_map(WireHolder::bytes).collect());
+    assert!(is_decoded(&whole(&[holder(b'a', 0, 1), holder(b'b', 2, 2)])));
+    let id_twice = WireHolder {
+        names: vec![vec![b'r'], vec![b'r']],
+        ..holder(b'a', 1, 1)
+    };
+    let without_holds = WireHolder {
+        unnamed: 0,
+        ..holder(b'a', 1, 1)
+    };
+    let released = [vec![2], with_length(b"b")].concat();
+    let beyond_64_bits = [vec![3, 1, b'a', 1], vec![0xff; 9], vec![2, 10, 0, 1, 0]].concat();
+    for (what, bytes) in [
+        ("no version", vec![]),
+        ("another version", [vec![2], holder(b'a', 1, 1).bytes()].concat()),
+        ("no holder", with_version(vec![])),
+        ("an unknown record", with_version(vec![9])),
+        (
+            "a removal",
+            with_version([released.clone(), holder(b'a', 1, 1).bytes()].concat()),
+        ),
+        (
+            "a removal after a holder",
+            with_version([holder(b'a', 1, 1).bytes(), released].concat()),
+        ),
+        ("fence 0", whole(&[holder(b'a', 1, 0)])),
+        ("no holds", whole(&[without_holds])),
+        ("a request id twice", whole(&[id_twice])),
+        ("an owner twice", whole(&[holder(b'a', 0, 1), holder(b'a', 0, 2)])),
+        ("falling fences", whole(&[holder(b'a', 0, 2), holder(b'b', 0, 1)])),
+        ("equal fences", whole(&[holder(b'a', 0, 1), holder(b'b', 0, 1)])),
+        (
+            "more holders than the limit",
+            whole(&[holder(b'a', 0, 1), holder(b'b', 1, 2)]),
+        ),
+        (
+            "a number in a longer form",
+            with_version(vec![3, 0x81, 0, b'a', 1, 1, 10, 0, 1, 0]),
+        ),
+        ("a number beyond 64 bits", with_version(beyond_64_bits)),
     ] {
-        assert_eq!(
-            is_read(WireHolder::mutex(vec![b'o'; length])),
-            expected,
-            "an owner of {length} bytes"
-        );
-    }
-    for (length, expected) in [
-        (0, false),
-        (1, true),
-        (MAX_REQUEST_ID_BYTES, true),
-        (MAX_REQUEST_ID_BYTES + 1, false),
-    ] {
-        assert_eq!(is_read(with_name(length)), expected, "a name of {length} bytes");
+        assert!(!is_decoded(&bytes), "{what}");
     }
 }
 
 #[test]
-fn holder_with_65_request_ids_is_not_decoded() {
-    for (count, expected) in [(64, true), (65, false)] {
-        let names = (0..count).map(|name| vec![name]).collect();
-        let change = WireChange::one(WireHolder {
-            names,
-            ..WireHolder::mutex(vec![b'a'])
-        });
-        assert_eq!(
-            decode_lock(&change.bytes(), Instant::default()).is_ok(),
-            expected,
-            "{count} names"
-        );
+fn decoded_owner_and_request_ids_are_limited() {
+    let owner = |length| WireHolder::mutex(vec![b'o'; length]);
+    let with_ids = |names| WireHolder {
+        names,
+        ..WireHolder::mutex(vec![b'a'])
+    };
+    let id = |length| with_ids(vec![vec![b'n'; length]]);
+    let ids = |count| with_ids((0..count).map(|name| vec![name]).collect());
+    for (what, holder, expected) in [
+        ("no owner", owner(0), false),
+        ("the longest owner", owner(MAX_OWNER_BYTES), true),
+        ("a longer one", owner(MAX_OWNER_BYTES + 1), false),
+        ("an empty request id", id(0), false),
+        ("the longest request id", id(MAX_REQUEST_ID_BYTES), true),
+        ("a longer one", id(MAX_REQUEST_ID_BYTES + 1), false),
+        ("64 request ids", ids(64), true),
+        ("65 request ids", ids(65), false),
+    ] {
+        assert_eq!(is_decoded(&WireChange::one(holder).bytes()), expected, "{what}");
     }
 }
