@@ -111,5 +111,16 @@ pub use time::Instant;
 pub use transition::{Transition, maxima_of_change};
 pub use wait_table::WaitTable;
 
+#[cfg(any(test, feature = "testing"))]
+#[doc(hidden)]
+#[allow(
+    missing_docs,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    reason = "only tests of this workspace use it"
+)]
+pub mod testing;
 #[cfg(test)]
 mod tests;

@@ -224,7 +224,7 @@ impl Holder {
     }
 
     /// The holder as it is stored, for comparisons.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "testing"))]
     pub(super) fn without_times(&self) -> Self {
         Self {
             since: Instant::DISTANT_PAST,

@@ -9,7 +9,7 @@ mod graph;
 mod reduction;
 
 pub use cycle::Cycle;
-#[cfg(test)]
+#[cfg(any(test, feature = "testing"))]
 pub(crate) use cycle::Link;
 pub(crate) use graph::{Node, WaitForGraph};
 pub(crate) use reduction::{Found, search};

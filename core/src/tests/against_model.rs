@@ -5,9 +5,9 @@ use std::cell::Cell;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 
-use super::pair::Pair;
 use super::schedule::{DEADLOCKING, LOCKS, config};
 use super::schedule::{queue_schedule, queue_schedules, single_lock_schedules};
+use crate::testing::Pair;
 
 proptest! {
     #![proptest_config(config(2_000))]

@@ -1,10 +1,10 @@
 //! Deadlocks by example: which requests are rejected, the cycle in the error, and the cost of the search.
 
-use super::ops::Answer::Holds;
-use super::subject::Server;
 use crate::error::Error;
 use crate::lock::Lock;
 use crate::name::LockName;
+use crate::testing::Answer::Holds;
+use crate::testing::Server;
 
 /// The text of the error. Nothing is queued.
 #[track_caller]

@@ -1,20 +1,19 @@
 //! Tests by example: requests are the text of commands, `ACQUIRE key owner lease-ms ...`.
 
-use super::ops::{Answer, Client, Reply, Request};
-use super::subject::Server;
 use crate::lock::{Holder, Lock};
 use crate::outcome::Granted;
+use crate::testing::{Answer, Client, Reply, Request, Server};
 
 impl Server {
     /// Sends a request that is replied to at once. Before one that blocks, all due waiters are processed.
     #[track_caller]
-    pub fn call(&mut self, command: &str) -> Reply {
+    pub(super) fn call(&mut self, command: &str) -> Reply {
         let (_, reply) = self.send_command(command);
         reply.unwrap_or_else(|| panic!("{command} waits"))
     }
 
     #[track_caller]
-    pub fn granted(&mut self, command: &str) -> Granted {
+    pub(super) fn granted(&mut self, command: &str) -> Granted {
         match self.call(command) {
             Ok(Answer::Granted(granted)) => granted,
             reply => panic!("{reply:?} to {command}"),
@@ -23,7 +22,7 @@ impl Server {
 
     /// Sends a request that blocks, and is queued.
     #[track_caller]
-    pub fn waits(&mut self, command: &str) -> Client {
+    pub(super) fn waits(&mut self, command: &str) -> Client {
         match self.send_command(command) {
             (client, None) => client,
             (_, reply) => panic!("{reply:?} to {command}"),
@@ -45,19 +44,19 @@ impl Server {
     }
 
     /// Whether a waiter has been granted the lock.
-    pub fn has_been_granted(&self, client: Client) -> bool {
+    pub(super) fn has_been_granted(&self, client: Client) -> bool {
         let is_grant = |reply: &Reply| matches!(reply, Ok(Answer::Granted(_)));
         self.replies
             .iter()
             .any(|(to, reply)| *to == client && is_grant(reply))
     }
 
-    pub fn lock(&self, key: &str) -> &Lock {
+    pub(super) fn lock(&self, key: &str) -> &Lock {
         &self.locks[self.index(key)].1
     }
 
     /// The holders, expired ones included.
-    pub fn owners(&self, key: &str) -> Vec<String> {
+    pub(super) fn owners(&self, key: &str) -> Vec<String> {
         let name = |holder: &Holder| String::from_utf8_lossy(holder.owner()).into_owned();
         self.lock(key).holders().iter().map(name).collect()
     }

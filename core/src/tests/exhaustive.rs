@@ -6,14 +6,13 @@
 
 use std::collections::{HashSet, VecDeque};
 
-use super::naive::Holder;
-use super::ops::{Micros, OWNERS, Request, Waiter};
-use super::pair::Pair;
-use super::replay::assert_follows;
-use super::schedule::{Admin, limit};
-use super::subject::{ORIGIN, Server, Stored};
+use super::schedule::limit;
 use crate::fence::Fence;
 use crate::request::{Acquire, Extend, GrantRef, Holds, Release, Timeout};
+use crate::testing::ModelHolder as Holder;
+use crate::testing::{
+    self, Admin, Micros, ORIGIN, OWNERS, Pair, Request, Server, Stored, Waiter, assert_follows,
+};
 
 /// A millisecond, so that leases, timeouts and grace periods are whole ticks.
 const TICK: Micros = 1_000;
@@ -184,7 +183,7 @@ impl Alphabet {
                             owner,
                             lease_ms,
                             limit,
-                            wait: block.and_then(super::block),
+                            wait: block.and_then(testing::block),
                             request_id,
                             min_fence: None,
                         })
@@ -293,7 +292,7 @@ impl State {
                         owner: OWNERS[waiter.owner],
                         lease_ms: 1,
                         limit: limit(waiter.limit),
-                        wait: super::block(waiter.ticks.map_or(Timeout::Infinite, ms)),
+                        wait: testing::block(waiter.ticks.map_or(Timeout::Infinite, ms)),
                         request_id: waiter.id,
                         min_fence: None,
                     },

@@ -1,7 +1,5 @@
 //! The contract of waiters by example.
 
-use super::ops::Answer::{self, NotGranted};
-use super::subject::Server;
 use crate::effects::Effects;
 use crate::error::Error;
 use crate::event::Event;
@@ -10,6 +8,8 @@ use crate::lock::Lock;
 use crate::name::LockNameRef;
 use crate::request::{Holds, Release};
 use crate::server_state::ServerState;
+use crate::testing::Answer::{self, NotGranted};
+use crate::testing::Server;
 
 #[test]
 fn waiting_holder_reenters_when_grace_ends() {

@@ -1,13 +1,13 @@
 //! The contract of one lock by example.
 
-use super::ops::Answer::{Holds, Lease, NotGranted};
-use super::subject::Server;
 use crate::error::Error;
 use crate::event::Event;
-use crate::fence::{AdvanceReason, MAX_FENCE};
+use crate::fence::MAX_FENCE;
 use crate::limit::Limit;
 use crate::lock::{Holder, MAX_REQUEST_IDS};
 use crate::outcome::Granted;
+use crate::testing::Answer::{Holds, Lease, NotGranted};
+use crate::testing::Server;
 
 /// A server with the free lock `a`.
 fn server() -> Server {
@@ -214,7 +214,7 @@ fn release_by_reqid_with_fence_reports_a_lost_lock() {
 fn grace_grants_nothing_and_keeps_known_holders() {
     let mut server = server();
     let fence = server.granted("ACQUIRE a alice 10 SHARED REQID r1").fence;
-    server.take_over(AdvanceReason::Start, 50);
+    server.promote(50);
     let grace = Err(Error::Grace(50));
     assert_eq!(server.call("ACQUIRE a bob 10 SHARED"), grace);
     assert_eq!(server.call("ACQUIRE a alice 10 SHARED"), grace);
@@ -244,7 +244,7 @@ fn extend_by_reqid_needs_a_hold_of_that_id() {
     server.granted("ACQUIRE a alice 10 SHARED REQID r1");
     assert_eq!(server.call("EXTEND a bob 60 REQID r1"), Err(Error::NotOwner));
     assert_eq!(server.call(extend), Ok(Lease(60)));
-    server.take_over(AdvanceReason::Start, 50);
+    server.promote(50);
     assert_eq!(server.call(extend), Ok(Lease(60)), "in a grace period too");
 }
 
@@ -252,7 +252,7 @@ fn extend_by_reqid_needs_a_hold_of_that_id() {
 fn release_in_grace_succeeds() {
     let mut server = server();
     server.granted("ACQUIRE a alice 10");
-    server.take_over(AdvanceReason::Promotion, 50);
+    server.promote(50);
     server.pass(20_000);
     assert_eq!(server.call("RELEASE a alice"), Ok(Holds(0)));
 }

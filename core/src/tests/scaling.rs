@@ -2,7 +2,6 @@
 
 use std::time::{self, Duration};
 
-use super::{block, inputs_at};
 use crate::codec::encode_lock;
 use crate::effects::Effects;
 use crate::lease_clock::LeaseClock;
@@ -13,6 +12,7 @@ use crate::outcome::Acquired;
 use crate::policy::Policy;
 use crate::request::{Acquire, Holds, Release, Timeout};
 use crate::server_state::ServerState;
+use crate::testing::{block, inputs_at};
 use crate::time::Instant;
 
 const NAME: LockNameRef<'_> = LockNameRef { db: 0, key: b"lock" };

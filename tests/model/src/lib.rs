@@ -5,7 +5,6 @@
 //! - [`failover`]: failovers, restarts and grace periods; [`slots`]: a cluster slot that migrates. Models.
 //! - [`quorum`]: the servers of a lock on a majority.
 //! - [`inboxes`]: waiting without a connection, with lost messages, pauses and failovers.
-//! - [`outside`]: what the core learns from its shell.
 //! - [`search`]: breadth-first search through all states of a model.
 //! - [`fuzz`]: one function per fuzz target. `fuzz/` runs them with a fuzzer, the tests with its corpus.
 
@@ -14,7 +13,6 @@
 pub mod failover;
 pub mod fuzz;
 pub mod inboxes;
-pub mod outside;
 pub mod quorum;
 pub mod search;
 pub mod slots;

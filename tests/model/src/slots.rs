@@ -4,10 +4,10 @@
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
-use crate::outside::Outside;
 use crate::search::World;
 use dlock_core::cluster::fences::{Announcement, NodeId};
 use dlock_core::cluster::slots::SlotSet;
+use dlock_core::testing::Outside;
 use dlock_core::{
     Acquire, Acquired, Effects, Inputs, Instant, Limit, Lock, LockNameRef, ServerState, WallClock,
 };

@@ -10,8 +10,7 @@ use crate::outcome::Acquired;
 use crate::policy::Policy;
 use crate::request::{Acquire, Grants, Timeout, Wait};
 use crate::server_state::ServerState;
-use crate::tests::inputs_at;
-use crate::tests::subject::Server;
+use crate::testing::{Server, inputs_at};
 use crate::time::Instant;
 
 #[test]

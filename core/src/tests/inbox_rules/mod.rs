@@ -12,15 +12,13 @@ mod ends;
 mod readers;
 mod requests;
 
-use super::inputs_at;
-use super::ops;
-use super::subject::Server;
 use crate::effects::Answer;
 use crate::error::Error;
 use crate::inbox::{Answered, GrantsReply, InboxStep, Received, Reply};
 use crate::inbox_id::Call;
 use crate::outcome::Granted;
 use crate::request::{Caller, Grants, Holds, Release};
+use crate::testing::{self, Server, inputs_at};
 
 /// Who sends all requests, unless the test says otherwise.
 const SELF: Caller<'_> = Caller { db: 0, user: b"" };
@@ -47,7 +45,7 @@ impl Server {
     #[track_caller]
     fn queued(&mut self, command: &str) -> usize {
         match self.call(command) {
-            Ok(ops::Answer::Queued(ahead)) => ahead,
+            Ok(testing::Answer::Queued(ahead)) => ahead,
             reply => panic!("{reply:?} to {command}"),
         }
     }

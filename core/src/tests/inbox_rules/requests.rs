@@ -6,10 +6,8 @@ use crate::error::{Error, Full};
 use crate::lock::Lock;
 use crate::name::LockNameRef;
 use crate::outcome::Acquired;
-use crate::tests::inputs_at;
-use crate::tests::ops::Answer::{Holds, Queued};
-use crate::tests::ops::Request;
-use crate::tests::subject::Server;
+use crate::testing::Answer::{Holds, Queued};
+use crate::testing::{Request, Server, inputs_at};
 
 const A: LockNameRef<'_> = LockNameRef { db: 0, key: b"a" };
 

@@ -3,7 +3,7 @@
 use std::hash::{Hash, Hasher};
 
 use super::setting::{Breach, LONGEST_LEASE_TICKS, Setting, TICK_MS};
-use crate::outside::Outside;
+use dlock_core::testing::Outside;
 use dlock_core::{
     Acquire, Acquired, Checkpoint, Effects, Error, Extend, Fences, Grace, GrantRef, Holder, Inputs, Instant,
     LeaseClock, Lock, LockNameRef, Policy, Release, ServerState, Transition, WallClock, decode_lock,

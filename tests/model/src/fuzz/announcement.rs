@@ -12,8 +12,8 @@
 use std::collections::BTreeMap;
 
 use super::choices::Choices;
-use crate::outside::Outside;
 use dlock_core::cluster::fences::Announcement;
+use dlock_core::testing::Outside;
 use dlock_core::{
     Acquire, Acquired, Effects, Granted, Inputs, Instant, Limit, Lock, LockNameRef, ServerState, WallClock,
 };

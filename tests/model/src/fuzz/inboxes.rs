@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::choices::Choices;
-use crate::outside::Outside;
+use dlock_core::testing::inputs_at;
 use dlock_core::{
     Acquire, Acquired, Call, Caller, Effects, Error, Grants, GrantsReply, Holds, InboxId, InboxStep, Instant,
     Limit, Lock, LockNameRef, Policy, Received, Release, Reply, ServerState, Timeout, Transition, Wait,
@@ -16,8 +16,6 @@ const INBOXES: [&[u8]; 2] = [b"i", b"j"];
 const OWNERS: [&[u8]; 3] = [b"a", b"b", b"c"];
 const IDS: [&[u8]; 3] = [b"1", b"2", b"3"];
 const MAX_WAITERS: usize = 12;
-
-static OUTSIDE: Outside = Outside::at_unix_ms(1_750_000_000_000);
 
 /// Each request that was queued gets exactly one answer. It stays until it is acknowledged, in order, whatever becomes of
 /// calls; a cursor that is not of the last replies is refused; and an inbox that has ended leaves nothing.
@@ -147,7 +145,7 @@ impl Server {
             block_ms: choices.of(&[None, Some(100)]),
             ttl_ms: choices.of(&[None, Some(200), Some(1_000), Some(0)]),
         };
-        let received = match self.state.receive(&request, CALLER, &OUTSIDE.inputs(self.now)) {
+        let received = match self.state.receive(&request, CALLER, &inputs_at(self.now)) {
             Ok(received) => received,
             Err(Error::NoInbox) => return assert!(cursor != 0 && !is_valid, "{cursor} of {cursors:?}"),
             Err(Error::BusyInbox) => return assert!(exists && cursor == 0 && was_read),
@@ -278,7 +276,7 @@ impl Server {
     }
 
     fn step<R>(&mut self, step: impl FnOnce(&mut Transition<'_>) -> R) -> R {
-        let (inputs, mut effects) = (OUTSIDE.inputs(self.now), Effects::default());
+        let (inputs, mut effects) = (inputs_at(self.now), Effects::default());
         let result = step(&mut self.state.begin(&inputs, NAME, &mut self.lock, &mut effects));
         let parked = effects.parked.take();
         for wake in &effects.wakes {

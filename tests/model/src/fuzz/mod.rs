@@ -10,7 +10,6 @@ mod inboxes;
 mod payload;
 mod replication;
 mod sequence;
-mod server;
 
 pub use announcement::announcement;
 pub use arguments::arguments;

@@ -1,7 +1,7 @@
 //! Any bytes as the value of a lock: from an RDB file, a RESTORE, a MIGRATE.
 
 use super::holders::{assert_sound, who};
-use crate::outside::Outside;
+use dlock_core::testing::Outside;
 use dlock_core::{
     Acquire, Effects, Extend, Fences, GrantRef, Guard, Holder, Holds, Instant, LeaseClock, Limit, Lock,
     LockNameRef, Release, ServerState, WallClock, decode_lock, encode_lock,

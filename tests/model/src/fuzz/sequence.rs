@@ -1,12 +1,13 @@
-//! Any sequence of requests and events on one server with queues.
+//! Any sequence of requests and events on one server with queues, side by side with the model.
 
 use super::choices::Choices;
-use super::server::Server;
-use dlock_core::{Acquire, Extend, GrantRef, Guard, Holds, Limit, Lock, Release, Timeout, Wait};
+use dlock_core::testing::{
+    Admin, GivenFence, ORIGIN, OWNERS, Pair, Pass, Request, Server, Step, block, execute, full_sync,
+};
+use dlock_core::{Acquire, Extend, GrantRef, Holds, Limit, Release, Timeout};
 
-const LOCKS: u8 = 3;
-const OWNERS: [&[u8]; 4] = [b"a", b"ab", &[0xff; 512], b"\0"];
-const LEASES_MS: [u64; 5] = [1, 2, 5, 30, 86_400_000];
+const LOCKS: usize = 3;
+const LEASES_MS: [u64; 5] = [1, 2, 5, 30, 900];
 const TIMEOUTS: [Option<Timeout>; 4] = [
     None,
     Some(Timeout::Infinite),
@@ -15,44 +16,71 @@ const TIMEOUTS: [Option<Timeout>; 4] = [
 ];
 const IDS: [Option<&[u8]>; 4] = [None, None, Some(b"r1"), Some(b"r2")];
 
-/// Whatever the requests and events: locks stay sound, waiters are granted in FIFO order, each gets exactly one reply,
-/// and a replica has the same holders.
+/// Whatever the requests and events: the server replies and looks like the model, keeps the invariants, and a replica has
+/// the same holders. In the end each client has a reply.
 pub fn sequence(bytes: &[u8]) {
     let mut choices = Choices(bytes);
-    let mut server = Server::with_locks(LOCKS);
+    let mut pair = Pair::new(LOCKS);
+    let mut replica = Server::new(LOCKS, ORIGIN);
     while !choices.is_empty() {
-        match choices.byte() % 16 {
-            0..=5 => acquire(&mut server, &mut choices),
-            6..=7 => release(&mut server, &mut choices),
-            8 => extend(&mut server, &mut choices),
-            9..=10 => pass(&mut server, &mut choices),
-            11 => server.disconnect(usize::from(choices.byte())),
-            12 => rollback_grant(&mut server, &mut choices),
-            13 => replace(&mut server, &mut choices),
-            14 => guard(&mut server, &mut choices),
-            _ => event(&mut server, &mut choices),
+        let step = step(&mut choices);
+        pair.step(step);
+        for sent in pair.server.take_sent() {
+            execute(&mut replica, &sent, pair.server.now());
+        }
+        if let Step::Restart { .. } | Step::Promotion { .. } = step {
+            full_sync(&mut replica, &pair.server, 0);
         }
     }
-    server.process_due();
+    pair.finish();
 }
 
-fn acquire(server: &mut Server, choices: &mut Choices<'_>) {
-    let place = place(choices);
+fn step(choices: &mut Choices<'_>) -> Step {
+    match choices.byte() % 16 {
+        0..=5 => ask(choices, acquire),
+        6..=7 => ask(choices, release),
+        8 => ask(choices, extend),
+        // In half milliseconds, so that time also stops between the ends of leases.
+        9..=10 => Step::Pass(Pass::Micros(i64::from(choices.byte()) * 500)),
+        11 => Step::Disconnect {
+            lock: lock(choices),
+            place: usize::from(choices.byte()),
+        },
+        12 => Step::LoseNextGrant,
+        13 => Step::Admin(administrate(choices)),
+        14 => Step::FireTimers,
+        _ => event(choices),
+    }
+}
+
+fn ask(choices: &mut Choices<'_>, request: fn(&mut Choices<'_>) -> Request<'static>) -> Step {
+    let given = [
+        GivenFence::None,
+        GivenFence::None,
+        GivenFence::Latest,
+        GivenFence::Earlier,
+        GivenFence::Foreign,
+    ];
+    Step::Ask {
+        lock: lock(choices),
+        request: request(choices),
+        given: choices.of(&given),
+    }
+}
+
+fn acquire(choices: &mut Choices<'_>) -> Request<'static> {
     let limits = [Limit::MUTEX, Limit::MUTEX, Limit::SHARED, limit(2), limit(3)];
-    let request = Acquire {
+    Request::Acquire(Acquire {
         owner: choices.of(&OWNERS),
         lease_ms: choices.of(&LEASES_MS),
         limit: choices.of(&limits),
-        wait: choices.of(&TIMEOUTS).map(|timeout| Wait { timeout, inbox: None }),
+        wait: choices.of(&TIMEOUTS).and_then(block),
         request_id: choices.of(&IDS),
-        min_fence: min_fence(server, choices),
-    };
-    server.acquire(place, &request);
+        min_fence: min_fence(choices),
+    })
 }
 
-fn release(server: &mut Server, choices: &mut Choices<'_>) {
-    let place = place(choices);
-    let owner = choices.of(&OWNERS);
+fn release(choices: &mut Choices<'_>) -> Request<'static> {
     let holds = [
         Holds::One,
         Holds::One,
@@ -60,100 +88,57 @@ fn release(server: &mut Server, choices: &mut Choices<'_>) {
         Holds::ById(b"r1"),
         Holds::ById(b"r2"),
     ];
-    let request = Release {
-        owner,
-        holds: choices.of(&holds),
-        fence: fence(server, place, owner, choices),
-    };
-    server.release(place, &request);
-}
-
-fn extend(server: &mut Server, choices: &mut Choices<'_>) {
-    let place = place(choices);
-    let owner = choices.of(&OWNERS);
-    let request = Extend {
-        owner,
-        lease_ms: choices.of(&LEASES_MS),
-        grant: match choices.of(&IDS) {
-            Some(id) => GrantRef::RequestId(id),
-            None => fence(server, place, owner, choices).into(),
-        },
-        min_fence: min_fence(server, choices),
-    };
-    server.extend(place, &request);
-}
-
-fn guard(server: &mut Server, choices: &mut Choices<'_>) {
-    let place = place(choices);
-    let owner = choices.of(&OWNERS);
-    if let Some(fence) = fence(server, place, owner, choices) {
-        server.guard(place, &Guard { owner, fence });
-    }
-}
-
-/// Of a hold with or without a request id.
-fn rollback_grant(server: &mut Server, choices: &mut Choices<'_>) {
-    let place = place(choices);
-    let request = Release {
+    Request::Release(Release {
         owner: choices.of(&OWNERS),
-        holds: choices.of(&[Holds::One, Holds::ById(b"r1")]),
+        holds: choices.of(&holds),
         fence: None,
-    };
-    server.rollback_grant(place, &request);
+    })
 }
 
-/// In half milliseconds, so that time also stops between the ends of leases.
-fn pass(server: &mut Server, choices: &mut Choices<'_>) {
-    server.pass(i64::from(choices.byte()) * 500);
-    if choices.of(&[true, false]) {
-        server.process_due();
+fn extend(choices: &mut Choices<'_>) -> Request<'static> {
+    Request::Extend(Extend {
+        owner: choices.of(&OWNERS),
+        lease_ms: choices.of(&LEASES_MS),
+        grant: choices.of(&IDS).map_or(GrantRef::Current, GrantRef::RequestId),
+        min_fence: min_fence(choices),
+    })
+}
+
+fn administrate(choices: &mut Choices<'_>) -> Admin {
+    let (from, to) = (lock(choices), lock(choices));
+    match choices.byte() % 5 {
+        0 => Admin::Delete(to),
+        1 => Admin::Rename { from, to },
+        2 => Admin::Dump(from),
+        3 => Admin::Restore(to),
+        _ => Admin::OtherType(to),
     }
 }
 
-/// DEL, or RENAME and RESTORE of another lock.
-fn replace(server: &mut Server, choices: &mut Choices<'_>) {
-    let (to, from) = (place(choices), place(choices));
-    let lock = if to == from {
-        Lock::default()
-    } else {
-        server.lock(from).clone()
-    };
-    server.replace(to, lock);
-}
-
-fn event(server: &mut Server, choices: &mut Choices<'_>) {
-    match choices.byte() % 6 {
-        0 => server.take_over(false),
-        1 => server.take_over(true),
-        2 => server.toggle_evictable(),
-        3 => server.begin_grace(),
-        4 => server.drain(place(choices)),
-        _ => server.on_timer(place(choices)),
+fn event(choices: &mut Choices<'_>) -> Step {
+    let (kind, grace_ms) = (choices.byte() % 6, choices.of(&[0, 4]));
+    match kind {
+        0 => Step::Restart {
+            grace_ms,
+            origin: i64::from(choices.byte()) * 1_000_001,
+        },
+        1 => Step::Promotion { grace_ms, lost: 0 },
+        2 => Step::Evictable(choices.of(&[false, true])),
+        3 => Step::Grace(4),
+        4 => Step::GrantsPaused(choices.of(&[false, true])),
+        _ => Step::DetectDeadlocks(choices.of(&[false, true])),
     }
 }
 
-fn place(choices: &mut Choices<'_>) -> usize {
-    usize::from(choices.byte() % LOCKS)
+fn lock(choices: &mut Choices<'_>) -> usize {
+    usize::from(choices.byte()) % LOCKS
 }
 
-/// None, or one near the counter.
-fn min_fence(server: &Server, choices: &mut Choices<'_>) -> Option<u64> {
-    let known = server.known_fence().max(3);
-    choices.of(&[None, None, None, Some(known - 2), Some(known), Some(known + 2)])
+/// None, or one near the latest grant: see [`Step::Ask`].
+fn min_fence(choices: &mut Choices<'_>) -> Option<u64> {
+    choices.of(&[None, None, None, Some(2), Some(4), Some(6)])
 }
 
 fn limit(n: u32) -> Limit {
     Limit::new(n).expect("a limit")
-}
-
-/// None, that of the owner, or another one.
-fn fence(server: &Server, place: usize, owner: &[u8], choices: &mut Choices<'_>) -> Option<u64> {
-    let holders = || server.lock(place).holders().iter();
-    match choices.byte() % 4 {
-        0 | 1 => None,
-        2 => holders()
-            .find(|holder| holder.owner() == owner)
-            .map(|holder| holder.fence()),
-        _ => holders().map(|holder| holder.fence()).next(),
-    }
 }

@@ -4,7 +4,7 @@ use std::hash::{Hash, Hasher};
 
 use super::message::Ms;
 use super::setting::LEASE_MS;
-use crate::outside::Outside;
+use dlock_core::testing::Outside;
 use dlock_core::{
     Acquire, Acquired, Answer, Call, Caller, Effects, Error, Grants, GrantsReply, Holder, Holds, InboxId,
     InboxStep, Instant, Limit, Lock, LockNameRef, Outcome, Policy, Queue, Received, Release, Reply,

@@ -81,7 +81,7 @@ impl Server {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::outside::Outside;
+    use dlock_core::testing::Outside;
     use dlock_core::{
         Acquire, Acquired, Effects, Extend, GraceLength, GraceSettings, GrantRef, Instant, Limit, Lock,
         LockNameRef, Policy, ServerState,

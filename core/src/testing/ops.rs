@@ -8,7 +8,7 @@ use crate::lease_clock::LeaseClock;
 use crate::limit::Limit;
 use crate::lock::Holder;
 use crate::outcome::Granted;
-use crate::request::{Acquire, Extend, GrantRef, Holds, Release, Timeout};
+use crate::request::{Acquire, Extend, GrantRef, Holds, Release, Timeout, Wait};
 
 /// Microseconds on a clock that never jumps, whatever the clocks of the servers show.
 pub type Micros = i64;
@@ -42,6 +42,11 @@ pub enum Answer {
     Deadlock,
     /// Of a transition without a request.
     Done,
+}
+
+/// BLOCK with this timeout.
+pub fn block(timeout: Timeout) -> Option<Wait<'static>> {
+    Some(Wait { timeout, inbox: None })
 }
 
 /// A lock with its queue, as clients see it.
@@ -141,11 +146,11 @@ impl fmt::Display for Request<'_> {
                 if let Some(id) = request.request_id {
                     write!(f, " REQID {}", text(id))?;
                 }
-                { request.min_fence }.map_or(Ok(()), |min| write!(f, " MINFENCE {min}"))
+                write_option(f, "MINFENCE", request.min_fence)
             }
             Self::Release(Release { fence, holds, .. }) => {
                 write!(f, "RELEASE {owner}")?;
-                fence.map_or(Ok(()), |fence| write!(f, " FENCE {fence}"))?;
+                write_option(f, "FENCE", *fence)?;
                 match holds {
                     Holds::One => Ok(()),
                     Holds::All => write!(f, " ALL"),
@@ -159,10 +164,14 @@ impl fmt::Display for Request<'_> {
                     GrantRef::Fence(fence) => write!(f, " FENCE {fence}")?,
                     GrantRef::RequestId(id) => write!(f, " REQID {}", text(id))?,
                 }
-                { request.min_fence }.map_or(Ok(()), |min| write!(f, " MINFENCE {min}"))
+                write_option(f, "MINFENCE", request.min_fence)
             }
         }
     }
+}
+
+fn write_option(f: &mut fmt::Formatter<'_>, option: &str, value: Option<Fence>) -> fmt::Result {
+    value.map_or(Ok(()), |value| write!(f, " {option} {value}"))
 }
 
 impl fmt::Debug for Request<'_> {

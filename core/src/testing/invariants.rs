@@ -348,8 +348,8 @@ impl<'a> Checked<'a> {
 
     /// Whether a request of this owner gives a minimum for the fence of a new grant.
     fn gives_min_fence(&self, owner: &[u8]) -> bool {
-        let waiters = self.before.queue.iter().map(|(_, waiter)| waiter);
-        { waiters }.any(|waiter| waiter.owner() == owner && waiter.min_fence.is_some())
+        let gives = |waiter: &Waiter| waiter.owner() == owner && waiter.min_fence.is_some();
+        self.before.queue.iter().any(|(_, waiter)| gives(waiter))
             || matches!(self.cause, Cause::Request(Request::Acquire(request)) if request.min_fence.is_some())
     }
 

@@ -4,11 +4,10 @@ use std::collections::BTreeSet;
 
 use super::naive::{Holder, Model};
 use super::ops::{Answer, Client, Micros, OWNERS, Reply, Request, Waiter};
-use super::schedule::{Admin, Memory, Pass, Step};
-use super::subject::{ORIGIN, RETRY_MS, Server};
+use super::server::{ORIGIN, RETRY_MS, Server};
+use super::step::{Admin, Memory, Pass, Step};
 use crate::deadlock::{Cycle, Link};
 use crate::error::Error;
-use crate::fence::AdvanceReason;
 use crate::name::LockName;
 use crate::request::{Acquire, Guard, Holds, Release};
 
@@ -94,6 +93,9 @@ impl Pair {
     }
 
     pub fn step(&mut self, step: Step) {
+        if self.server.tick() {
+            self.model.advance_fences(self.server.state.fences.last());
+        }
         match step {
             // The server rejects a write that it may not execute before the module sees it.
             Step::Ask { .. } if self.grants_paused => {}
@@ -112,10 +114,16 @@ impl Pair {
             Step::Grace(grace_ms) => self.grace(grace_ms),
             Step::Restart { grace_ms, origin } => {
                 self.restart(origin);
-                self.take_over(AdvanceReason::Start, grace_ms);
+                let has_advanced = self.server.start(grace_ms);
+                self.begin_term(has_advanced, grace_ms);
             }
             // There is one server here: nothing can be lost.
-            Step::Promotion { grace_ms, .. } => self.take_over(AdvanceReason::Promotion, grace_ms),
+            Step::Promotion { grace_ms, .. } => {
+                // A replica has none.
+                self.turn_away_waiters();
+                let has_advanced = self.server.promote(grace_ms);
+                self.begin_term(has_advanced, grace_ms);
+            }
             Step::Evictable(evictable) => {
                 self.server.set_policy(|policy| policy.evictable = evictable);
                 self.model.evictable = evictable;
@@ -130,18 +138,31 @@ impl Pair {
         self.compare(&step);
     }
 
-    /// On a server without waiters.
     fn restart(&mut self, origin: Micros) {
+        self.turn_away_waiters();
         let saved = self.server.save();
         let mut restarted = Server::load(&saved, self.model.now, origin);
         restarted.state.set_policy(*self.server.state.policy());
+        restarted.replies = self.server.take_replies();
         self.server = restarted;
         self.model.restart();
     }
 
-    fn take_over(&mut self, reason: AdvanceReason, grace_ms: u64) {
-        self.server.take_over(reason, grace_ms);
-        self.model.take_over(self.server.state.fences.last(), grace_ms);
+    /// The server has begun to decide. Its fence counter may advance later, at the end of the grace period.
+    fn begin_term(&mut self, has_advanced: bool, grace_ms: u64) {
+        if has_advanced {
+            self.model.advance_fences(self.server.state.fences.last());
+        }
+        if grace_ms > 0 {
+            self.model.begin_grace(grace_ms);
+        }
+    }
+
+    fn turn_away_waiters(&mut self) {
+        for lock in 0..self.model.locks.len() {
+            self.server.drain(lock);
+            self.model.drain(lock);
+        }
     }
 
     pub fn ask(&mut self, lock: usize, request: Request<'static>) {
@@ -164,6 +185,7 @@ impl Pair {
 
     /// Each link of the cycle must exist. A request that closes a cycle must be part of it.
     fn check_cycle(&self, lock: usize, owner: &[u8], cycle: &Cycle) {
+        assert_one_line(&Error::Deadlock(Box::new(cycle.clone())));
         let closes_it = self.model.deadlocked().is_empty();
         let index = |name: &LockName| {
             let mut locks = self.server.locks.iter();
@@ -281,11 +303,8 @@ impl Pair {
     }
 
     fn grace(&mut self, grace_ms: u64) {
-        for lock in 0..self.model.locks.len() {
-            self.server.drain(lock);
-            self.model.drain(lock);
-            self.server.expire_holders(lock);
-        }
+        self.turn_away_waiters();
+        (0..self.model.locks.len()).for_each(|lock| self.server.expire_holders(lock));
         self.server.begin_grace(grace_ms);
         self.model.begin_grace(grace_ms);
     }
@@ -298,6 +317,9 @@ impl Pair {
         expected.sort_by_key(by_client);
         assert_eq!(replies, expected, "after {step:?}");
         for (client, reply) in replies {
+            if let Err(error) = &reply {
+                assert_one_line(error);
+            }
             assert!(!self.done[client], "a second reply after {step:?}: {reply:?}");
             self.done[client] = true;
             self.note(client, &reply);
@@ -305,8 +327,11 @@ impl Pair {
         for lock in 0..self.model.locks.len() {
             let (view, expected) = (self.server.view(lock), self.model.view(lock));
             assert_eq!(view, expected, "lock {lock} after {step:?}");
-            let waits = expected.queue.iter().map(|waiter| waiter.client);
-            { waits }.for_each(|client| assert!(!self.done[client], "a client with a reply still waits"));
+            let is_done = |waiter: &Waiter| self.done[waiter.client];
+            assert!(
+                !expected.queue.iter().any(is_done),
+                "a client with a reply still waits"
+            );
             self.check_wakeup(lock);
             self.check_guards(lock, step);
         }
@@ -409,4 +434,10 @@ impl Pair {
             "the wait table still has an owner"
         );
     }
+}
+
+fn assert_one_line(error: &Error) {
+    let text = error.to_string();
+    let is_line = text.starts_with(error.code()) && !text.contains(['\r', '\n']);
+    assert!(is_line && text.len() < 4_096, "{text}");
 }

@@ -387,14 +387,11 @@ impl Model {
             .map(|end| now + rounded_up(end - now));
     }
 
-    /// The server becomes a primary: the fence counter has advanced, and a grace period starts.
-    pub fn take_over(&mut self, last_fence: Fence, grace_ms: u64) {
+    /// The fence counter has advanced to this fence.
+    pub fn advance_fences(&mut self, last_fence: Fence) {
         assert!(last_fence >= self.last_fence, "the fence counter went backwards");
         self.last_fence = last_fence;
         self.floor = last_fence;
-        if grace_ms > 0 {
-            self.begin_grace(grace_ms);
-        }
     }
 
     /// A lock as it was at another time: ages and leases in whole milliseconds, leases never shorter.

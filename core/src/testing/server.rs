@@ -6,13 +6,13 @@ use std::collections::BTreeMap;
 
 use super::invariants::{self, Cause, Checked, Snapshot};
 use super::naive;
-use super::ops::{Answer, Client, HolderView, LockView, Micros, Reply, Request, Waiter};
-use super::{WALL_CLOCK, block, inputs_at};
+use super::ops::{Answer, Client, HolderView, LockView, Micros, Reply, Request, Waiter, block};
+use super::outside::{IN_2025_UNIX_MS, Outside};
 use crate::codec::{decode_lock, encode_lock};
 use crate::effects::{self, Effects};
 use crate::error::Error;
 use crate::event::Event;
-use crate::fence::{AdvanceReason, Fence};
+use crate::fence::Fence;
 use crate::grace::{GraceLength, GraceSettings};
 use crate::inbox;
 use crate::inbox_id::Call;
@@ -45,7 +45,7 @@ pub struct Server {
     /// What the clock of this server shows at 0.
     pub origin: Micros,
     clients: BTreeMap<Call, Client>,
-    pub(super) last_client: Client,
+    pub last_client: Client,
     /// The replies to waiters.
     pub replies: Vec<(Client, Reply)>,
     /// The calls of readers of inboxes that are to be replied to.
@@ -71,14 +71,14 @@ pub enum Command {
     RenameFrom(usize),
     /// RESTORE REPLACE
     Restore(Vec<u8>),
-    /// A grace period of this many milliseconds starts.
-    Grace(u64),
+    /// DLOCK.SYNC, of no lock: the fence counter has advanced, or a grace period starts.
+    Sync(Checkpoint),
 }
 
 /// An RDB file. Grace period and fence counter belong to no lock: they are stored beside the locks.
 #[derive(Clone, Debug)]
 pub struct Saved {
-    locks: Vec<Option<Vec<u8>>>,
+    locks: Vec<(LockName, Option<Vec<u8>>)>,
     checkpoint: Checkpoint,
 }
 
@@ -86,30 +86,38 @@ pub struct Saved {
 pub type Stored = (Holder, Micros);
 
 impl Server {
-    /// A server whose locks are free, with the first of [`KEYS`], and a clock that shows `origin` at 0.
+    /// A server whose locks are free, with the first of [`KEYS`] in two databases, and a clock that shows `origin` at 0.
     pub fn new(locks: usize, origin: Micros) -> Self {
-        let mut server = Self::with(&KEYS[..locks]);
-        server.origin = origin;
-        server.set_now(0);
+        let dbs = [0, 1].into_iter().cycle();
+        let names = KEYS.iter().zip(dbs).take(locks);
+        let names = names.map(|(key, db)| LockName::new(db, key.as_bytes()));
+        let mut server = Self::starting(names, origin);
+        server.start(0);
         server
     }
 
     /// A server whose locks are free, with these names.
     pub fn with(locks: &[&str]) -> Self {
-        let free = |key: &&str| (LockName::new(0, key.as_bytes()), Lock::default());
+        let names = locks.iter().map(|key| LockName::new(0, key.as_bytes()));
+        let mut server = Self::starting(names, ORIGIN);
+        server.start(0);
+        server
+    }
+
+    /// A server before [`Server::start`].
+    fn starting(names: impl Iterator<Item = LockName>, origin: Micros) -> Self {
         let mut server = Self {
             state: ServerState::default(),
-            locks: locks.iter().map(free).collect(),
+            locks: names.map(|name| (name, Lock::default())).collect(),
             effects: Effects::default(),
-            now: Instant::from_micros(ORIGIN),
-            origin: ORIGIN,
+            now: Instant::from_micros(origin),
+            origin,
             clients: BTreeMap::new(),
             last_client: 0,
             replies: Vec::new(),
             woken: Vec::new(),
             sent: Vec::new(),
         };
-        server.state.tick(&inputs_at(server.now));
         // With this grace period, which never starts, any MINFENCE is accepted.
         let any = GraceLength::Ms(u64::MAX);
         server.set_policy(|policy| {
@@ -150,6 +158,11 @@ impl Server {
         self.set_now(self.now() + micros);
     }
 
+    /// The wall clock of all servers.
+    fn outside(&self) -> Outside {
+        Outside::at_unix_ms(IN_2025_UNIX_MS + self.now() as u64 / 1_000)
+    }
+
     fn instant(&self, time: Micros) -> Instant {
         Instant::from_micros(time + self.origin)
     }
@@ -159,30 +172,60 @@ impl Server {
         self.state.grace.restore(ms, self.now);
     }
 
-    /// Becomes a primary: advances the fence counter and starts a grace period.
-    pub fn take_over(&mut self, reason: AdvanceReason, grace_ms: u64) {
-        let last = self.state.fences.last();
-        self.state.fences.request_advance(reason);
-        self.state.fences.advance(WALL_CLOCK, last);
-        assert!(self.state.fences.last() >= last);
-        self.grace(grace_ms);
+    /// Begins to decide, with a grace period of this length. Returns what [`Server::tick`] does.
+    pub fn start(&mut self, grace_ms: u64) -> bool {
+        let (known, policy) = (self.state.fences.known(), *self.state.policy());
+        let length = GraceLength::Ms(grace_ms);
+        let (startup, failover) = (length, length);
+        self.set_policy(|policy| policy.graces = GraceSettings { startup, failover });
+        let has_advanced = self.tick();
+        self.state.set_policy(policy);
+        // Replicas begin with what it has now.
+        self.sent.clear();
+        assert!(
+            self.state.fences.known() >= known,
+            "the fence counter went backwards"
+        );
+        has_advanced
+    }
+
+    /// As [`Server::start`], for a replica that becomes the primary.
+    pub fn promote(&mut self, grace_ms: u64) -> bool {
+        self.state.promote();
+        self.start(grace_ms)
+    }
+
+    /// What the cron does. Returns whether the fence counter has advanced, as it has to after a start or a promotion.
+    pub fn tick(&mut self) -> bool {
+        let was_pending = self.state.fences.is_advance_pending();
+        let outside = self.outside();
+        self.state.tick(&outside.inputs(self.now));
+        let has_advanced = was_pending && !self.state.fences.is_advance_pending();
+        if has_advanced {
+            self.send(0, Command::Sync(self.state.checkpoint(self.now)));
+        }
+        has_advanced
     }
 
     pub fn save(&self) -> Saved {
         let clock = self.clock();
-        let lock = |(_, lock): &(LockName, Lock)| (!lock.is_free()).then(|| encode_lock(lock, clock));
+        let lock = |(name, lock): &(LockName, Lock)| {
+            let stored = (!lock.is_free()).then(|| encode_lock(lock, clock));
+            (name.clone(), stored)
+        };
         Saved {
             locks: self.locks.iter().map(lock).collect(),
             checkpoint: self.state.checkpoint(self.now),
         }
     }
 
-    /// A server that loads what was stored, at `now`.
+    /// A server that loads what was stored, at `now`: a replica, or one that is to [start](Server::start).
     pub fn load(saved: &Saved, now: Micros, origin: Micros) -> Self {
-        let mut server = Self::new(saved.locks.len(), origin);
+        let names = saved.locks.iter().map(|(name, _)| name.clone());
+        let mut server = Self::starting(names, origin);
         server.set_now(now);
-        for ((_, lock), bytes) in server.locks.iter_mut().zip(&saved.locks) {
-            if let Some(bytes) = bytes {
+        for ((_, lock), (_, stored)) in server.locks.iter_mut().zip(&saved.locks) {
+            if let Some(bytes) = stored {
                 *lock = decode_lock(bytes, server.now).expect("a lock that was encoded");
             }
         }
@@ -241,9 +284,11 @@ impl Server {
         cause: Cause<'_>,
         transition: impl FnOnce(&mut Transition<'_>) -> Reply,
     ) -> Reply {
+        self.tick();
         let before = self.snapshot(lock);
         let known_before = self.state.fences.known();
-        let (inputs, clock) = (inputs_at(self.now), self.clock());
+        let (outside, clock) = (self.outside(), self.clock());
+        let inputs = outside.inputs(self.now);
         let (name, value) = &mut self.locks[lock];
         let mut begun = self.state.begin(&inputs, name.as_ref(), value, &mut self.effects);
         let reply = transition(&mut begun);
@@ -309,6 +354,7 @@ impl Server {
                 effects::Answer::Granted(granted) => Ok(Answer::Granted(granted)),
                 effects::Answer::TimedOut | effects::Answer::Withdrawn => Ok(Answer::NotGranted),
                 effects::Answer::Rejected(error) => Err(error),
+                // A request that was replaced and one whose lock has left are the same to the model.
                 effects::Answer::Elsewhere(_) => Err(Error::Replaced),
             };
             self.replies.push((client, reply));
@@ -360,7 +406,8 @@ impl Server {
     /// A grace period starts, and is replicated.
     pub fn begin_grace(&mut self, ms: u64) {
         self.grace(ms);
-        (0..self.locks.len()).for_each(|lock| self.send(lock, Command::Grace(ms)));
+        let checkpoint = self.state.checkpoint(self.now);
+        (0..self.locks.len()).for_each(|lock| self.send(lock, Command::Sync(checkpoint)));
     }
 
     /// The name has another value, and its queue is due.
@@ -414,7 +461,7 @@ impl Server {
             Command::Restore(bytes) => {
                 self.locks[lock].1 = decode_lock(bytes, self.now).expect("a lock that the primary decoded");
             }
-            Command::Grace(ms) => self.state.grace.observe(*ms, self.now),
+            Command::Sync(checkpoint) => self.state.apply_checkpoint(*checkpoint, self.now),
         }
     }
 
