@@ -5,21 +5,27 @@ use std::path::Path;
 
 use dlock_model::fuzz;
 
-/// Runs a fuzz target with all files of its corpus.
+/// Runs a fuzz target with every input of its corpus: a line each, in hexadecimal, and perhaps a name.
 fn replay(target: &str, run: fn(&[u8])) {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("fuzz/corpus")
-        .join(target);
-    let entries = fs::read_dir(&directory).unwrap_or_else(|error| panic!("{}: {error}", directory.display()));
-    let mut files = 0;
-    for entry in entries {
-        let path = entry.expect("an entry of the directory").path();
-        // A panic does not name the file.
-        println!("{}", path.display());
-        run(&fs::read(&path).expect("a readable file"));
-        files += 1;
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("fuzz/corpus/{target}.txt"));
+    let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let mut inputs = 0;
+    for line in text.lines() {
+        // A panic does not name the input.
+        println!("{target}: {line}");
+        let hex = line.split(' ').next().unwrap_or_default();
+        run(&bytes(hex));
+        inputs += 1;
     }
-    assert!(files >= 10, "only {files} files in {}", directory.display());
+    assert!(inputs >= 10, "only {inputs} inputs in {}", path.display());
+}
+
+fn bytes(hex: &str) -> Vec<u8> {
+    let pairs = hex.as_bytes().chunks(2);
+    let byte = |pair| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok();
+    pairs
+        .map(|pair| byte(pair).unwrap_or_else(|| panic!("not hexadecimal: {hex}")))
+        .collect()
 }
 
 #[test]
