@@ -345,15 +345,6 @@ fn change(fence: u64, lease_ms: u64) -> Vec<u8> {
     change
 }
 
-fn send(client: &mut Client, words: &[&[u8]]) {
-    let mut command = redis::Cmd::new();
-    words.iter().for_each(|word| _ = command.arg(word));
-    let sent = client
-        .connection()
-        .send_packed_command(&command.get_packed_command());
-    sent.expect("the server reads");
-}
-
 #[test]
 fn checkpoint_from_posed_migration_source_is_refused() {
     let Some(mut fixture) = Fixture::start() else {
@@ -366,7 +357,7 @@ fn checkpoint_from_posed_migration_source_is_refused() {
         let (_, mut posed) = pose_as_source(&fixture);
         let target = &mut fixture.target;
         let refused = target.stat("dlock_errors_err");
-        send(&mut posed, &words.map(str::as_bytes));
+        posed.send_args(&words.map(str::as_bytes));
         wait_for("the refusal", || target.stat("dlock_errors_err") > refused);
         assert_eq!(target.stat("dlock_grace_left_ms"), 0);
         let gate = fixture.cluster.key_on(1, "gate");
@@ -398,13 +389,13 @@ fn change_from_posed_migration_source_is_bounded_as_restore() {
         let (key, mut posed) = pose_as_source(&fixture);
         let target = &mut fixture.target;
         let (errors, fence) = (target.stat("dlock_errors_err"), target.stat("dlock_fence_known"));
-        send(&mut posed, &[b"DLOCK.APPLY", key.as_bytes(), &change]);
+        posed.send_args(&[b"DLOCK.APPLY", key.as_bytes(), &change]);
         wait_for("the refusal", || target.stat("dlock_errors_err") > errors);
         assert_eq!(target.stat("dlock_fence_known"), fence, "{change:?}");
         fixture.cluster.nodes[1].assert_alive();
     }
     let (key, mut posed) = pose_as_source(&fixture);
-    send(&mut posed, &[b"DLOCK.APPLY", key.as_bytes(), &valid]);
+    posed.send_args(&[b"DLOCK.APPLY", key.as_bytes(), &valid]);
     let target = &mut fixture.target;
     wait_for("the change", || {
         target.stat("dlock_fence_known") >= (known + 5) as i64

@@ -2,8 +2,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::str::FromStr;
 
-use redis::{Cmd, Connection, ConnectionLike as _, FromRedisValue, RedisError, RedisResult, Value};
+use redis::{Connection, ConnectionLike as _, FromRedisValue, RedisError, RedisResult, Value};
 
+use crate::connection::packed;
 use crate::info::LockInfo;
 use crate::wait::{WAIT_TIMEOUT, wait_for};
 
@@ -57,11 +58,9 @@ impl Client {
 
     /// Sends a command with binary-safe arguments.
     pub fn call_args(&mut self, words: &[&[u8]]) -> RedisResult<Value> {
-        let mut cmd = Cmd::new();
-        for word in words {
-            cmd.arg(*word);
-        }
-        cmd.query(&mut self.connection)
+        self.connection
+            .req_packed_command(&packed(words))?
+            .extract_error()
     }
 
     /// The reply to a command that must succeed.
@@ -244,18 +243,14 @@ impl Client {
     /// Sends many commands at once and reads all replies. Errors are among them.
     #[track_caller]
     pub fn pipeline<'a>(&mut self, commands: impl IntoIterator<Item = Vec<&'a [u8]>>) -> Vec<Value> {
-        let mut packed = Vec::new();
+        let mut bytes = Vec::new();
         let mut count = 0;
         for words in commands {
-            let mut cmd = Cmd::new();
-            for word in words {
-                cmd.arg(word);
-            }
-            packed.extend(cmd.get_packed_command());
+            bytes.extend(packed(&words));
             count += 1;
         }
         self.connection
-            .req_packed_commands(&packed, 0, count)
+            .req_packed_commands(&bytes, 0, count)
             .expect("the server replies")
     }
 
@@ -292,12 +287,13 @@ impl Client {
 
     /// Sends a command and does not read its reply.
     pub fn send(&mut self, command: &str) {
-        let mut words = command.split_whitespace();
-        let mut cmd = redis::cmd(words.next().unwrap_or_default());
-        words.for_each(|word| _ = cmd.arg(word));
-        self.connection
-            .send_packed_command(&cmd.get_packed_command())
-            .expect("the server reads");
+        self.send_args(&command.split_whitespace().map(str::as_bytes).collect::<Vec<_>>());
+    }
+
+    /// As [`Client::send`], with binary-safe arguments.
+    pub fn send_args(&mut self, words: &[&[u8]]) {
+        let sent = self.connection.send_packed_command(&packed(words));
+        sent.expect("the server reads");
     }
 
     /// The connection itself, for tests of the client library.

@@ -8,6 +8,7 @@
 
 mod client;
 mod cluster;
+mod connection;
 mod events;
 mod inbox;
 mod info;
@@ -27,6 +28,7 @@ mod wall_clock;
 
 pub use client::{Client, Grant};
 pub use cluster::{Cluster, Move};
+pub use connection::{Connection, packed};
 pub use events::Events;
 pub use inbox::{Answer, AnswerGrant, Delivery, Inbox, Outcome};
 pub use info::{HolderInfo, LockInfo};

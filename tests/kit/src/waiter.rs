@@ -1,18 +1,16 @@
-use std::io::{ErrorKind, Write as _};
-use std::net::{Shutdown, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use redis::{Parser, ServerError, Value};
+use redis::{ServerError, Value};
 
 use crate::client::{Client, Grant};
+use crate::connection::Connection;
 use crate::info::{fields, pairs};
 use crate::server::Server;
-use crate::wait::{WAIT_TIMEOUT, wait_for};
+use crate::wait::{WAIT_TIMEOUT, pause, wait_for};
 
 /// A client that blocks in `DLOCK.ACQUIRE`.
 pub struct Waiter {
-    stream: TcpStream,
-    parser: Parser,
+    connection: Connection,
 }
 
 /// The reply to a blocked `DLOCK.ACQUIRE`.
@@ -129,15 +127,8 @@ impl Client {
 impl Waiter {
     #[track_caller]
     pub fn connect(server: &Server) -> Self {
-        let stream =
-            TcpStream::connect(("127.0.0.1", server.port())).expect("the server accepts connections");
-        stream.set_nodelay(true).expect("a socket takes an option");
-        let waiter = Self {
-            stream,
-            parser: Parser::new(),
-        };
-        waiter.set_timeout(WAIT_TIMEOUT);
-        waiter
+        let connection = Connection::open(server.port()).expect("the server accepts connections");
+        Self { connection }
     }
 
     /// The client id, for CLIENT KILL and CLIENT UNBLOCK. Ask before it blocks.
@@ -167,9 +158,8 @@ impl Waiter {
     /// Sends any command.
     #[track_caller]
     pub fn send(&mut self, command: &str) {
-        self.stream
-            .write_all(format!("{command}\r\n").as_bytes())
-            .expect("the server reads");
+        let sent = self.connection.send(format!("{command}\r\n").as_bytes());
+        sent.expect("the server reads");
     }
 
     /// Sends any command and reads the reply.
@@ -201,26 +191,21 @@ impl Waiter {
     /// The reply, if it arrives within this time.
     #[track_caller]
     pub fn reply_within(&mut self, time: Duration) -> Option<Reply> {
-        self.set_timeout(time);
-        let peeked = self.stream.peek(&mut [0]);
-        self.set_timeout(WAIT_TIMEOUT);
-        match peeked {
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => None,
-            _ => Some(self.reply()),
+        let end = Instant::now() + time;
+        while self.is_silent() {
+            if Instant::now() >= end {
+                return None;
+            }
+            pause(1);
         }
-    }
-
-    fn set_timeout(&self, time: Duration) {
-        self.stream
-            .set_read_timeout(Some(time))
-            .expect("a socket takes a timeout");
+        Some(self.reply())
     }
 
     /// A second reply would precede that to PING.
     #[track_caller]
     fn expect_nothing_else(&mut self) {
         // The server may have closed the connection after its reply.
-        if self.stream.write_all(b"PING\r\n").is_ok() {
+        if self.connection.send(b"PING\r\n").is_ok() {
             let next = self.read();
             let is_expected = next.is_none() || next == Some(Value::SimpleString("PONG".into()));
             assert!(is_expected, "a second reply: {next:?}");
@@ -257,28 +242,16 @@ impl Waiter {
 
     /// Whether no reply has arrived yet.
     pub fn is_silent(&self) -> bool {
-        self.set_nonblocking(true);
-        let peeked = self.stream.peek(&mut [0]);
-        self.set_nonblocking(false);
-        peeked.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
-    }
-
-    fn set_nonblocking(&self, nonblocking: bool) {
-        self.stream
-            .set_nonblocking(nonblocking)
-            .expect("a socket takes an option");
+        self.connection.is_silent().unwrap_or(false)
     }
 
     /// Closes the connection, as an exiting client does.
-    pub fn close(self) {
-        // An error means that the server was faster.
-        let _ = self.stream.shutdown(Shutdown::Both);
-    }
+    pub fn close(self) {}
 
     /// The next reply, or `None` when the server closed the connection.
     #[track_caller]
     pub(crate) fn read(&mut self) -> Option<Value> {
-        match self.parser.parse_value(&self.stream) {
+        match self.connection.read(WAIT_TIMEOUT) {
             Ok(value) => Some(value),
             Err(error) if error.is_timeout() => panic!("no reply within {WAIT_TIMEOUT:?}"),
             Err(error) if error.is_io_error() => None,

@@ -1,12 +1,13 @@
 //! A client that records every request with its reply.
 
+use std::io;
 use std::net::{Shutdown, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use redis::Value;
+use dlock_testkit::Connection;
+use redis::{RedisError, RedisResult, Value};
 
-use super::connection::{Connection, Failure};
 use super::route::{Route, Target};
 use crate::history::{Acquire, GUARDED, Op, Push, Recorder, Reply, Request, Wait, now};
 
@@ -117,9 +118,7 @@ impl LockClient {
         let sent = now();
         let reply = match self.exchange(&command, self.reply_timeout_for(request)) {
             Ok(value) => parse_reply(request, value),
-            Err(Failure::Disconnected) => Reply::Disconnected,
-            Err(Failure::TimedOut) => Reply::TimedOut,
-            Err(Failure::Unexpected(what)) => Reply::Unexpected(what),
+            Err(error) => no_reply(&error),
         };
         let replied = now();
         if reply.is_unknown() || matches!(reply, Reply::Unexpected(_)) {
@@ -138,10 +137,10 @@ impl LockClient {
         Some(op)
     }
 
-    fn exchange(&mut self, args: &[String], reply_timeout: Duration) -> Result<Value, Failure> {
+    fn exchange(&mut self, args: &[String], reply_timeout: Duration) -> RedisResult<Value> {
         match &mut self.connection {
             Some((connection, _)) => connection.call(args, reply_timeout),
-            None => Err(Failure::Disconnected),
+            None => Err(io::Error::from(io::ErrorKind::NotConnected).into()),
         }
     }
 
@@ -161,11 +160,12 @@ impl LockClient {
             return true;
         }
         self.disconnect();
-        self.connection = Connection::open(target.port).map(|connection| (connection, target));
+        let connection = Connection::open(target.port).ok();
+        self.connection = connection.map(|connection| (connection, target));
         *lock(&self.cutter.0) = self
             .connection
             .as_ref()
-            .and_then(|(connection, _)| connection.try_clone_stream());
+            .and_then(|(connection, _)| connection.try_clone_stream().ok());
         self.connection.is_some()
     }
 
@@ -216,6 +216,17 @@ pub(super) fn parse_reply(request: &Request, value: Value) -> Reply {
         (Request::Push(_), Value::Int(length @ 0..)) => Reply::Length(length.unsigned_abs()),
         (Request::Release { .. }, Value::Int(left @ 0..)) => Reply::Remaining(left.unsigned_abs()),
         (_, other) => Reply::Unexpected(format!("{other:?}")),
+    }
+}
+
+/// Why there is no reply.
+pub(super) fn no_reply(error: &RedisError) -> Reply {
+    if error.is_timeout() {
+        Reply::TimedOut
+    } else if error.is_io_error() {
+        Reply::Disconnected
+    } else {
+        Reply::Unexpected(error.to_string())
     }
 }
 

@@ -1,7 +1,6 @@
 //! Clients of the lock server and their workloads.
 
 mod client_pool;
-mod connection;
 mod gate;
 pub mod holder;
 pub mod inbox;
@@ -12,7 +11,6 @@ mod store;
 mod worker;
 
 pub use client_pool::{ClientPool, PooledClient};
-pub use connection::{Connection, Failure};
 pub use gate::Gate;
 pub use lock_client::{ConnCutter, LockClient};
 pub use quorum_holder::QuorumHolder;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use redis::Value;
 
-use super::connection::Connection;
+use dlock_testkit::Connection;
 
 /// No faults are injected into the server of the store.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(20);
@@ -67,8 +67,7 @@ impl Store {
     }
 
     fn call(&mut self, args: &[&str]) -> Value {
-        let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
-        let reply = self.connection.call(&args, REPLY_TIMEOUT);
+        let reply = self.connection.call(args, REPLY_TIMEOUT);
         reply.expect("the server of the store replies")
     }
 }

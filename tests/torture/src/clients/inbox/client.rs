@@ -9,8 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 use super::answer::{Answer, possible};
 use super::node::{Event, NodeAddress, PAUSE, Received};
 use super::outgoing::Outgoing;
-use crate::clients::connection::Failure;
-use crate::clients::lock_client::{parse_reply, redirection};
+use crate::clients::lock_client::{no_reply, parse_reply, redirection};
 use crate::history::{Acquire, Call, Limit, Micros, Op, Reply, Request, ServerTerm, Wait, now};
 
 const NOT_HELD: [&str; 3] = ["NOTHELD", "NOTOWNER", "STALE"];
@@ -245,14 +244,12 @@ impl InboxClient {
         number: u64,
         sent: Micros,
         replied: Micros,
-        result: Result<redis::Value, Failure>,
+        result: redis::RedisResult<redis::Value>,
     ) -> Option<Outcome> {
         let (id, op) = self.sendings.remove(&number)?;
         let reply = match result {
             Ok(value) => possible(parse_reply(&op.request, value)),
-            Err(Failure::Disconnected) => Reply::Disconnected,
-            Err(Failure::TimedOut) => Reply::TimedOut,
-            Err(Failure::Unexpected(what)) => Reply::Unexpected(what),
+            Err(error) => no_reply(&error),
         };
         self.outgoing.journal.replied(number, sent, replied, &reply);
         let op = Op {

@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 use std::time::Duration;
-use std::{iter, mem};
+use std::{io, iter};
 
-use redis::Value;
+use dlock_testkit::{Connection, packed};
+use redis::{RedisError, RedisResult, Value};
 
-use crate::clients::connection::{Connection, Failure};
 use crate::history::{Micros, ServerTerm, now};
 
 /// Requests without a reply on a connection.
@@ -52,7 +52,7 @@ pub enum Event {
         number: u64,
         sent: Micros,
         replied: Micros,
-        result: Result<Value, Failure>,
+        result: RedisResult<Value>,
     },
     Received(Received),
     /// The reader got a reply that it must never get.
@@ -133,24 +133,25 @@ fn send_requests(port: u16, commands: &Receiver<Command>, events: &Sender<Event>
     while let Ok(first) = commands.recv() {
         let batch = iter::once(first).chain(commands.try_iter());
         let batch: Vec<Command> = batch.take(MAX_UNANSWERED).collect();
-        let asking = ["ASKING".to_owned()];
-        let packed = batch.iter().flat_map(|command| {
-            let before = command.asking.then_some(&asking[..]);
-            before.into_iter().chain([&command.args[..]])
-        });
-        let packed: Vec<&[String]> = packed.collect();
-        connection = connection.or_else(|| Connection::open(port));
+        let mut bytes = Vec::new();
+        for command in &batch {
+            if command.asking {
+                bytes.extend(packed(&["ASKING"]));
+            }
+            bytes.extend(packed(&command.args));
+        }
+        connection = connection.or_else(|| Connection::open(port).ok());
         let sent = now();
-        let mut failure = Failure::Disconnected;
+        let mut failure = None;
         if let Some(open) = &mut connection
-            && let Err(error) = open.send(&packed)
+            && let Err(error) = open.check_silent().and_then(|()| Ok(open.send(&bytes)?))
         {
-            (connection, failure) = (None, error);
+            (connection, failure) = (None, Some(error));
         }
         for command in batch {
             let result = match &mut connection {
                 Some(open) => read(open, command.asking),
-                None => Err(mem::replace(&mut failure, Failure::Disconnected)),
+                None => Err(failure.take().unwrap_or_else(disconnected)),
             };
             if result.is_err() {
                 connection = None;
@@ -168,7 +169,11 @@ fn send_requests(port: u16, commands: &Receiver<Command>, events: &Sender<Event>
     }
 }
 
-fn read(connection: &mut Connection, asking: bool) -> Result<Value, Failure> {
+fn disconnected() -> RedisError {
+    io::Error::from(io::ErrorKind::NotConnected).into()
+}
+
+fn read(connection: &mut Connection, asking: bool) -> RedisResult<Value> {
     if asking {
         connection.read(REPLY_TIMEOUT)?;
     }
@@ -209,11 +214,11 @@ impl Reader {
         let args: Vec<String> = args.split(' ').map(str::to_owned).collect();
         let timeout = Duration::from_millis(times.block + times.patience);
         if self.connection.is_none() {
-            self.connection = Connection::open(self.address.reader);
+            self.connection = Connection::open(self.address.reader).ok();
         }
         let reply = match &mut self.connection {
             Some(connection) => connection.call(&args, timeout),
-            None => Err(Failure::Disconnected),
+            None => Err(disconnected()),
         };
         let replied = now();
         match reply {
@@ -241,11 +246,11 @@ impl Reader {
                 }
                 None => self.report(format!("{value:?}")),
             },
-            Err(Failure::Unexpected(what)) => self.report(what),
-            Err(Failure::Disconnected | Failure::TimedOut) => {
+            Err(error) if error.is_timeout() || error.is_io_error() => {
                 self.connection = None;
                 thread::sleep(PAUSE);
             }
+            Err(error) => self.report(error.to_string()),
         }
     }
 
