@@ -170,15 +170,7 @@ fn build_needs_no_server() {
 fn supported_servers_match_the_test_matrix() {
     let mut matrix = Command::new(page::root().join("tests/matrix/fetch-servers"));
     let ids = run(matrix.arg("--list"), &page::root()).expect("the script lists them");
-    let pages = ["README.md", "docs/operations.md"];
-    let [readme, operations] =
-        pages.map(|page| fs::read_to_string(page::root().join(page)).expect("the page is there"));
-    let (_, sentence) = readme
-        .split_once("It is tested with ")
-        .expect("the README has the sentence");
-    let (sentence, _) = sentence
-        .split_once("(`make test-matrix`)")
-        .expect("the sentence names the target");
+    let operations = fs::read_to_string(page::root().join("docs/operations.md")).expect("the page is there");
     let servers: Vec<(&str, &str)> = ids
         .lines()
         .map(|id| {
@@ -188,8 +180,6 @@ fn supported_servers_match_the_test_matrix() {
         })
         .collect();
     for &(name, version) in &servers {
-        let mentions = sentence.to_lowercase().contains(name) && sentence.contains(version);
-        assert!(mentions, "README.md does not mention {name} {version}");
         let is_row = |line: &str| {
             let cell = |number| line.split('|').nth(number).unwrap_or("").trim().to_lowercase();
             cell(1).starts_with(name) && tested_versions(&cell(2)).any(|tested| tested.starts_with(version))
