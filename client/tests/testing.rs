@@ -1,10 +1,8 @@
 //! The server for tests beside a real server with the module: the same commands get the same replies.
 
 use std::collections::HashMap;
-use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
 
-use dlock_testkit::{Client, Server, wait_for};
+use dlock_testkit::{Client, Server, bytes_of_replies, wait_for};
 use fastrand::Rng;
 use redis::{RedisResult, Value};
 use redis_dlock_client::testing::TestServer;
@@ -252,23 +250,10 @@ fn random_commands_get_the_replies_of_a_real_server() {
 }
 
 /// The bytes of the replies to commands, with all numbers masked.
-fn reply_bytes(url: &str, commands: &[&str]) -> String {
-    let mut stream = TcpStream::connect(url.trim_start_matches("redis://")).expect("a connection");
-    for command in commands.iter().chain(&["PING end"]) {
-        let mut packed = redis::Cmd::new();
-        command.split(' ').for_each(|word| _ = packed.arg(word));
-        stream
-            .write_all(&packed.get_packed_command())
-            .expect("the server reads");
-    }
-    let mut reply = Vec::new();
-    while !reply.ends_with(b"$3\r\nend\r\n") {
-        let mut byte = [0];
-        stream.read_exact(&mut byte).expect("the server replies");
-        reply.extend(byte);
-    }
-    let reply = String::from_utf8(reply).expect("text");
-    let lines = reply
+fn masked_replies(url: &str, resp: u8, commands: &[&str]) -> String {
+    let (_, port) = url.rsplit_once(':').expect("an address with a port");
+    let replies = bytes_of_replies(port.parse().expect("a port"), resp, commands);
+    let lines = replies
         .lines()
         .map(|line| if line.starts_with(':') { ":n" } else { line });
     lines.collect::<Vec<_>>().join("\n")
@@ -312,14 +297,8 @@ fn replies_have_the_bytes_of_a_real_server() {
         "PING a b",
     ];
     let (own, real) = (own.url(), format!("redis://127.0.0.1:{}", real.port()));
-    for protocol in ["2", "3"] {
-        let hello = format!("HELLO {protocol}");
-        // The reply to HELLO tells about the program.
-        let commands = [&[&*hello, "PING begin"], &commands[..]].concat();
-        let [own, real] = [&own, &real].map(|url| {
-            let bytes = reply_bytes(url, &commands);
-            bytes.split_once("begin").expect("a reply to PING").1.to_owned()
-        });
-        assert_eq!(own, real, "RESP{protocol}");
+    for resp in [2, 3] {
+        let [own, real] = [&own, &real].map(|url| masked_replies(url, resp, &commands));
+        assert_eq!(own, real, "RESP{resp}");
     }
 }

@@ -1,7 +1,7 @@
 //! A bad network: whatever is lost, nothing counts twice, and nothing is left behind for longer than its lease.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::{Journal, locks, ms, soon, until, until_free};
 use dlock_testkit::{Proxy, Server, Way, start};
+use redis::Parser;
 use redis_dlock_client::{Error, Guard, Locks, Lost, Owner, Settings};
 
 /// For how long a test waits for what must happen.
@@ -415,9 +416,13 @@ fn forgetful_server(reply: fn(&str) -> &'static str) -> (Locks, mpsc::Receiver<V
     thread::spawn(move || {
         for stream in listener.incoming() {
             let (sender, has_forgotten) = (sender.clone(), Arc::clone(&has_forgotten));
-            let mut stream = BufReader::new(stream.unwrap());
+            let (mut stream, mut parser) = (stream.unwrap(), Parser::new());
             thread::spawn(move || {
-                while let Some(command) = next_command(&mut stream) {
+                // The name and the arguments of a command are an array.
+                while let Ok(Ok(command)) = parser
+                    .parse_value(&stream)
+                    .map(redis::from_redis_value::<Vec<String>>)
+                {
                     let name = command[0].clone();
                     let is_ours = name.starts_with("DLOCK.");
                     if is_ours && sender.send(command).is_err()
@@ -426,7 +431,7 @@ fn forgetful_server(reply: fn(&str) -> &'static str) -> (Locks, mpsc::Receiver<V
                         return;
                     }
                     let reply = if is_ours { reply(&name) } else { "+OK\r\n" };
-                    if stream.get_mut().write_all(reply.as_bytes()).is_err() {
+                    if stream.write_all(reply.as_bytes()).is_err() {
                         return;
                     }
                 }
@@ -434,19 +439,6 @@ fn forgetful_server(reply: fn(&str) -> &'static str) -> (Locks, mpsc::Receiver<V
         }
     });
     (Locks::open(address).unwrap(), received)
-}
-
-/// The name and the arguments of a command.
-fn next_command(stream: &mut BufReader<TcpStream>) -> Option<Vec<String>> {
-    let mut line = || {
-        let mut line = String::new();
-        let bytes = stream.read_line(&mut line).ok()?;
-        (bytes > 0).then(|| line.trim_end().to_owned())
-    };
-    let arguments: usize = line()?.strip_prefix('*')?.parse().ok()?;
-    // The length of each is a line, too: none of them has a line break.
-    let lines: Option<Vec<String>> = (0..2 * arguments).map(|_| line()).collect();
-    Some(lines?.into_iter().skip(1).step_by(2).collect())
 }
 
 #[tokio::test]

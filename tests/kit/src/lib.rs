@@ -35,7 +35,7 @@ pub use info::{HolderInfo, LockInfo};
 pub use port::{free_port, free_ports_with_bus};
 pub use process::signal;
 pub use proxy::{Proxy, Way};
-pub use raw::reply_bytes;
+pub use raw::{bytes_of_replies, reply_bytes};
 pub use replication::ReplicationStream;
 pub use rustix::process::Signal;
 pub use sentinel::Sentinel;
