@@ -529,7 +529,7 @@ async fn work_longer_than_release_after_keeps_lock_until_it_ends() {
     let (server, mut client) = start();
     let lock = locks(&server).lock("job").lease(ms(3000)).release_after(ms(500));
     let guard = lock.acquire().await.unwrap();
-    tokio::time::sleep(ms(1500)).await;
+    tokio::time::sleep(ms(700)).await;
     assert!(guard.is_held(), "{guard:?}");
     client.assert_sole_holder("job", &guard.owner().to_string(), guard.fence(), 1);
     guard.release().await.unwrap();

@@ -1,7 +1,7 @@
 //! Where servers can be: a port, a socket, behind TLS, behind Sentinels, in a cluster.
 
 use crate::support::{ms, soon, until, until_free};
-use dlock_testkit::{Server, free_port, tls};
+use dlock_testkit::{Server, free_port, renewed, tls, wait_for};
 use redis::sentinel::{SentinelClient, SentinelServerType};
 use redis_dlock_client::{Error, Locks};
 
@@ -19,9 +19,7 @@ pub async fn check(locks: &Locks, client: &mut dlock_testkit::Client, key: &str)
         () = until("another place", || client.waiting(key) == 2) => {}
     }
     until("the withdrawal", || client.waiting(key) == 1).await;
-    // Longer than a lease.
-    tokio::time::sleep(ms(3500)).await;
-    assert!(guard.is_held());
+    until("a renewal", renewed(|| guard.remaining())).await;
     guard.release().await.unwrap();
     let next = soon("the lock", waiting).await.unwrap().unwrap();
     next.release().await.unwrap();
@@ -92,8 +90,7 @@ async fn cluster_lock_survives_slot_migration() {
         cluster.client(2).waiting(&key) == 1
     })
     .await;
-    tokio::time::sleep(ms(3500)).await;
-    assert!(guard.is_held());
+    until("a renewal", renewed(|| guard.remaining())).await;
     guard.release().await.unwrap();
     soon("the lock", waiting)
         .await
@@ -142,9 +139,8 @@ async fn sentinel_discovery_for_renewals_needs_no_application_runtime() {
     });
     tokio::time::sleep(ms(300)).await;
     proxy.thaw();
-    // The one thread of this test's runtime.
-    std::thread::sleep(ms(5500));
-    assert!(guard.is_held(), "{guard:?}");
+    // This blocks the one thread of the test's runtime.
+    wait_for("a renewal", renewed(|| guard.remaining()));
     asking.abort();
 }
 

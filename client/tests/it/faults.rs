@@ -347,6 +347,7 @@ async fn connect_failure_that_nobody_awaited_is_not_reported_later() {
         () = tokio::task::yield_now() => {}
     }
     // The connection is made, in vain, though its request is gone.
+    until("the connection", || scene.proxy.refused() > 0).await;
     tokio::time::sleep(ms(300)).await;
     scene.proxy.refuse(false);
     assert_eq!(lock.info().await.unwrap(), None);

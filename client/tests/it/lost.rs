@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use crate::support::{Journal, assert_lost, locks, ms, soon, stall, until, until_free};
-use dlock_testkit::{Proxy, SLOW_MACHINE, Server, Way, start};
-use redis_dlock_client::{Error, EventKind, Locks, Lost, RunError, Settings};
+use dlock_testkit::{Proxy, SLOW_MACHINE, Server, Way, renewed, start, wait_for};
+use redis_dlock_client::{Error, EventKind, Guard, Locks, Lost, RunError, Settings};
 use tokio::time::timeout;
 
 #[tokio::test]
@@ -28,9 +28,8 @@ async fn lease_is_renewed_despite_blocked_runtime() {
     let server = Server::start();
     let lock = locks(&server).lock("door").lease(ms(3000));
     let guard = lock.acquire().await.unwrap();
-    // The one thread of this test's runtime.
-    std::thread::sleep(ms(3500));
-    assert!(guard.is_held());
+    // This blocks the one thread of the test's runtime.
+    wait_for("a renewal", renewed(|| guard.remaining()));
     guard.release().await.unwrap();
 }
 
@@ -309,6 +308,16 @@ async fn late_grant_is_not_returned() {
     until_free(&mut client, "door").await;
 }
 
+async fn until_all_renewed(guards: &[Guard]) {
+    let renewals = guards.iter().map(|guard| renewed(|| guard.remaining()));
+    let mut missing: Vec<_> = renewals.collect();
+    until("a renewal of each", || {
+        missing.retain_mut(|is_renewed| !is_renewed());
+        missing.is_empty()
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn hundreds_of_guards_share_one_renewal_thread() {
     let (server, mut client) = start();
@@ -324,7 +333,7 @@ async fn hundreds_of_guards_share_one_renewal_thread() {
                 .unwrap(),
         );
     }
-    tokio::time::sleep(ms(5000)).await;
+    until_all_renewed(&guards).await;
     assert!(guards.iter().all(|guard| guard.is_held()));
     drop(guards);
     until("all to be free", || client.ask::<i64>("DBSIZE") == 0).await;
@@ -359,9 +368,10 @@ async fn hook_that_panics_stops_no_renewal() {
     });
     let locks = Locks::with(server.url(), settings).unwrap();
     let guard = locks.lock("door").lease(ms(3000)).acquire().await.unwrap();
-    // Longer than a lease.
-    tokio::time::sleep(ms(3500)).await;
-    assert!(guard.is_held(), "{guard:?}");
+    // After the panic at the grant, and after the one at the first renewal.
+    for _ in 0..2 {
+        until("a renewal", renewed(|| guard.remaining())).await;
+    }
     guard.release().await.unwrap();
     assert!(client.find_lock("door").is_none());
 }
@@ -371,18 +381,18 @@ async fn max_hold_is_kept_when_renewal_waits_for_a_connection() {
     let (server, mut client) = start();
     let proxy = Proxy::to(server.port());
     let locks = Locks::open(proxy.url()).unwrap();
-    let lock = locks.lock("door").lease(ms(6000)).max_hold(ms(7000));
+    let lock = locks.lock("door").lease(ms(4500)).max_hold(ms(5000));
     let guard = lock.acquire().await.unwrap();
     let granted = Instant::now();
-    // The renewal is due after at most 2 s.
+    // The renewal is due after at most 1.5 s.
     proxy.refuse(true);
     proxy.cut();
-    tokio::time::sleep(ms(4000)).await;
+    tokio::time::sleep(ms(2500)).await;
     let before = client.calls("dlock.extend");
     proxy.refuse(false);
     until("a renewal", || client.calls("dlock.extend") > before).await;
     let held = granted.elapsed();
     let left = guard.remaining();
-    assert!(held + left <= ms(7000), "{left:?} after {held:?}");
+    assert!(held + left <= ms(5000), "{left:?} after {held:?}");
     assert_eq!(soon("the loss", guard.lost()).await, Lost::MaxHold);
 }

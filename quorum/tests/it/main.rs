@@ -12,7 +12,7 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use crate::support::{Journal, ms, soon, until};
-use dlock_testkit::{Proxy, SLOW_MACHINE, Server, Way};
+use dlock_testkit::{Proxy, SLOW_MACHINE, Server, Way, renewed};
 use redis_dlock_quorum::Locks;
 use redis_dlock_quorum::Settings;
 

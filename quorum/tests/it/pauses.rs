@@ -38,6 +38,13 @@ impl Turns {
         }
     }
 
+    /// Waits until the lock was granted this many times more.
+    async fn until_granted(&self, more: usize) {
+        let count = || self.granted.lock().unwrap().len();
+        let before = count();
+        until("grants", || count() >= before + more).await;
+    }
+
     /// The longest time without a grant since `start`.
     fn longest_pause_since(&self, start: Instant) -> Duration {
         let granted = self.granted.lock().unwrap();
@@ -66,15 +73,19 @@ impl Drop for Turns {
 async fn second_failure_after_a_restart_pauses_the_lock_for_a_few_node_timeouts() {
     let mut nodes = Nodes::with(5, "dlock.quorum yes\nappendonly yes\nappendfsync always");
     let turns = Turns::of(&nodes, 6);
-    tokio::time::sleep(ms(1_000)).await;
+    turns.until_granted(50).await;
     nodes.servers[4].kill();
     nodes.servers[4].start_again();
-    tokio::time::sleep(ms(3_000)).await;
+    until("requests after the restart", || {
+        nodes.servers[4].client().calls("dlock.acquire") > 0
+    })
+    .await;
+    turns.until_granted(100).await;
     let start = Instant::now();
     nodes.servers[3].kill();
     tokio::time::sleep(ms(500)).await;
     nodes.servers[0].kill();
-    tokio::time::sleep(TIMEOUT * 10).await;
+    turns.until_granted(100).await;
     let pause = turns.longest_pause_since(start);
     println!("{pause:?}");
     assert!(pause < TIMEOUT * 3 + ms(600), "{pause:?}");

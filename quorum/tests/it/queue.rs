@@ -139,15 +139,16 @@ async fn waiters_are_served_in_order_while_the_holder_has_lost_the_first_server(
     let guard = nodes.locks().acquire("door").await.unwrap();
     nodes.until_held("door", 3).await;
     nodes.servers[0].client().send("DEL door");
+    let node_timeout = NODE_TIMEOUT / 2;
+    let locks = || nodes.locks_with(Settings::default().node_timeout(node_timeout));
     let mut contenders = Contenders::default();
-    contenders.add(nodes.locks());
+    contenders.add(locks());
     nodes.until_waiting_elsewhere("door").await;
     for number in 1..4 {
-        contenders.add(nodes.locks());
+        contenders.add(locks());
         nodes.until_waiting("door", number).await;
     }
-    // For several node timeouts.
-    tokio::time::sleep(NODE_TIMEOUT * 3).await;
+    tokio::time::sleep(node_timeout * 3).await;
     assert!(guard.is_held());
     guard.release().await.unwrap();
     let (order, _) = contenders.served().await;
@@ -188,7 +189,7 @@ async fn waiting_request_keeps_its_place() {
     let guard = nodes.locks().acquire("door").await.unwrap();
     let locks = nodes.locks();
     let first = tokio::spawn({
-        let lock = locks.lock("door").lease(ms(1500));
+        let lock = locks.lock("door").lease(ms(1000));
         async move { lock.acquire().await.unwrap() }
     });
     nodes.until_waiting("door", 1).await;
@@ -197,7 +198,8 @@ async fn waiting_request_keeps_its_place() {
     nodes.until_waiting("door", 2).await;
     let first_waiter = || nodes.servers[0].client().waiters("door")[0].owner.clone();
     let owner = first_waiter();
-    tokio::time::sleep(ms(4000)).await;
+    // Longer than the lease that it asks for.
+    tokio::time::sleep(ms(2500)).await;
     assert_eq!(first_waiter(), owner);
     guard.release().await.unwrap();
     let guard = soon("the first", first).await.unwrap();

@@ -41,6 +41,6 @@ pub use rustix::process::Signal;
 pub use sentinel::Sentinel;
 pub use server::{Server, module_path, start, start_with};
 pub use skip::skip;
-pub use wait::{SLOW_MACHINE, assert_elapsed_at_most, pause, soon, until, wait_for};
+pub use wait::{SLOW_MACHINE, assert_elapsed_at_most, pause, renewed, soon, until, wait_for};
 pub use waiter::{Reply, Waiter, WaiterInfo};
 pub use wall_clock::WallClock;

@@ -91,6 +91,11 @@ impl Proxy {
         self.network.change(|rules| rules.refuse = refuse);
     }
 
+    /// How many connections were closed because of [`Proxy::refuse`].
+    pub fn refused(&self) -> usize {
+        self.network.rules().refused
+    }
+
     /// The number of open connections.
     pub fn connections(&self) -> usize {
         self.network.rules().open.len()
@@ -120,6 +125,7 @@ struct Rules {
     to_server: WayRules,
     to_client: WayRules,
     refuse: bool,
+    refused: usize,
     ended: bool,
     open: Vec<Arc<Link>>,
     stranded: Vec<Arc<Link>>,
@@ -234,11 +240,12 @@ impl Link {
 fn accept(listener: &TcpListener, server_port: u16, network: &Arc<Network>) {
     for client in listener.incoming().flatten() {
         {
-            let rules = network.rules();
+            let mut rules = network.rules();
             if rules.ended {
                 return;
             }
             if rules.refuse {
+                rules.refused += 1;
                 continue;
             }
         }

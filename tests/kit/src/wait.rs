@@ -37,6 +37,18 @@ pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     }
 }
 
+/// Whether a lease was renewed since this was made: what is left of it has grown between two calls.
+pub fn renewed(left: impl Fn() -> Duration) -> impl FnMut() -> bool {
+    let mut last = left();
+    let mut is_renewed = false;
+    move || {
+        let now = left();
+        is_renewed |= now > last;
+        last = now;
+        is_renewed
+    }
+}
+
 /// Lets real time pass, for what must happen, or must not happen, by time alone.
 pub fn pause(ms: u64) {
     thread::sleep(Duration::from_millis(ms));
