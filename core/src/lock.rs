@@ -338,20 +338,4 @@ mod tests {
         assert_eq!(size_of::<Holder>(), 56);
         assert_eq!(size_of::<Lock>(), 56);
     }
-
-    #[test]
-    fn release_takes_anonymous_holds_before_latest_request_id() {
-        let now = Instant::default();
-        let mut holder = Holder::new(b"alice", Limit::MUTEX, 1, now, now);
-        holder.add_with_id(b"first").unwrap();
-        holder.add_anonymous(1).unwrap();
-        holder.add_with_id(b"second").unwrap();
-        holder.release_one();
-        assert_eq!((holder.anonymous(), holder.request_ids().len()), (0, 2));
-        holder.release_one();
-        assert!(holder.has_request_id(b"first") && !holder.has_request_id(b"second"));
-        assert!(!holder.release_by_id(b"second"));
-        assert!(holder.release_by_id(b"first"));
-        assert_eq!(holder.holds(), 0);
-    }
 }

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn holder_key_keeps_owner_and_request_ids() {
+    fn owner_and_request_ids_are_kept() {
         for length in [1, SHORT - 1, SHORT, SHORT + 1, 512] {
             let owner: Vec<u8> = (0..length).map(|n| n as u8).collect();
             let plain = OwnerAndIds::of(&owner);
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn holder_key_without_request_ids_removes_none() {
+    fn owner_without_request_ids_has_none_to_remove() {
         let mut owner_and_ids = OwnerAndIds::of(b"owner");
         owner_and_ids.pop();
         owner_and_ids.clear();

@@ -303,16 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn fences_end_at_two_to_the_53() {
-        let mut fences = Fences {
-            known: MAX_FENCE - 1,
-            floor: 0,
-            pending: None,
-            last_fences: None,
-        };
-        assert_eq!(fences.next_fence(NAME, None), Some(MAX_FENCE));
-        assert_eq!(fences.next_fence(NAME, None), None);
-        assert_eq!(fences.known(), MAX_FENCE);
+    fn wall_clock_ends_at_the_largest_fence() {
         assert_eq!(WallClock::from_unix_ms(u64::MAX), WallClock(MAX_FENCE));
     }
 

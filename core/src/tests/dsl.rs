@@ -7,13 +7,13 @@ use crate::testing::{Answer, Client, Reply, Request, Server};
 impl Server {
     /// Sends a request that is replied to at once. Before one that blocks, all due waiters are processed.
     #[track_caller]
-    pub(super) fn call(&mut self, command: &str) -> Reply {
+    pub(crate) fn call(&mut self, command: &str) -> Reply {
         let (_, reply) = self.send_command(command);
         reply.unwrap_or_else(|| panic!("{command} waits"))
     }
 
     #[track_caller]
-    pub(super) fn granted(&mut self, command: &str) -> Granted {
+    pub(crate) fn granted(&mut self, command: &str) -> Granted {
         match self.call(command) {
             Ok(Answer::Granted(granted)) => granted,
             reply => panic!("{reply:?} to {command}"),
@@ -22,7 +22,7 @@ impl Server {
 
     /// Sends a request that blocks, and is queued.
     #[track_caller]
-    pub(super) fn waits(&mut self, command: &str) -> Client {
+    pub(crate) fn waits(&mut self, command: &str) -> Client {
         match self.send_command(command) {
             (client, None) => client,
             (_, reply) => panic!("{reply:?} to {command}"),
@@ -44,24 +44,24 @@ impl Server {
     }
 
     /// Whether a waiter has been granted the lock.
-    pub(super) fn has_been_granted(&self, client: Client) -> bool {
+    pub(crate) fn has_been_granted(&self, client: Client) -> bool {
         let is_grant = |reply: &Reply| matches!(reply, Ok(Answer::Granted(_)));
         self.replies
             .iter()
             .any(|(to, reply)| *to == client && is_grant(reply))
     }
 
-    pub(super) fn lock(&self, key: &str) -> &Lock {
+    pub(crate) fn lock(&self, key: &str) -> &Lock {
         &self.locks[self.index(key)].1
     }
 
     /// The holders, expired ones included.
-    pub(super) fn owners(&self, key: &str) -> Vec<String> {
+    pub(crate) fn owners(&self, key: &str) -> Vec<String> {
         let name = |holder: &Holder| String::from_utf8_lossy(holder.owner()).into_owned();
         self.lock(key).holders().iter().map(name).collect()
     }
 
-    pub(super) fn index(&self, key: &str) -> usize {
+    pub(crate) fn index(&self, key: &str) -> usize {
         let mut names = self.locks.iter().map(|(name, _)| &*name.key);
         names
             .position(|name| name == key.as_bytes())

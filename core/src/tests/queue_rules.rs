@@ -3,9 +3,7 @@
 use crate::effects::Effects;
 use crate::error::Error;
 use crate::event::Event;
-use crate::limit::Limit;
 use crate::lock::Lock;
-use crate::name::LockNameRef;
 use crate::request::{Holds, Release};
 use crate::server_state::ServerState;
 use crate::testing::Answer::{self, NotGranted};
@@ -158,18 +156,6 @@ fn waiting_reqid_restored_as_hold_counts_once() {
 }
 
 #[test]
-fn wait_table_updates_limit_of_returning_holder() {
-    let mut server = Server::with(&["a", "b"]);
-    server.granted("ACQUIRE a alice 60000");
-    server.granted("ACQUIRE b alice 60000 SHARED");
-    server.waits("ACQUIRE a bob 60000 BLOCK 0");
-    server.replace(0, server.lock("b").clone());
-    server.process_due();
-    let entry = server.state.wait_table.entry(LockNameRef::new(0, b"a")).unwrap();
-    assert_eq!(entry.holders[0].limit, Limit::SHARED);
-}
-
-#[test]
 fn waiter_lease_starts_at_grant_with_its_own_waited_ms() {
     let mut server = Server::with(&["a"]);
     server.granted("ACQUIRE a alice 100");
@@ -215,31 +201,6 @@ fn rollback_of_missing_grant_keeps_waiting_reqid() {
     server.pass(10_000);
     server.process_due();
     assert!(server.has_been_granted(again));
-}
-
-/// The number of holders that the wait table has copied of the first lock, which is waited for.
-fn copied(server: &Server) -> usize {
-    let name = server.locks[0].0.as_ref();
-    let entry = server.state.wait_table.entry(name);
-    entry.expect("a queue").holders.len()
-}
-
-fn involves(server: &Server, owner: &str) -> bool {
-    server.state.wait_table.involves(owner.as_bytes())
-}
-
-#[test]
-fn wait_table_copies_no_holders_of_lock_with_more_than_64() {
-    let mut server = Server::with(&["a"]);
-    for n in 0..65 {
-        server.granted(&format!("ACQUIRE a holder{n} 60000 SHARED"));
-    }
-    server.waits("ACQUIRE a bob 60000 BLOCK 0");
-    assert_eq!(copied(&server), 0);
-    assert!(involves(&server, "bob") && !involves(&server, "holder1"));
-    assert_eq!(server.call("RELEASE a holder0"), Ok(Answer::Holds(0)));
-    assert_eq!(copied(&server), 64);
-    assert!(!involves(&server, "holder0") && involves(&server, "holder1"));
 }
 
 /// The undelivered grant was already released. Its owner has another hold by now.

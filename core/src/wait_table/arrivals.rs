@@ -107,7 +107,9 @@ mod tests {
                 arrivals.remove(waiting.swap_remove(choice / 2 % waiting.len()));
             }
             let mut counts = BTreeMap::new();
-            { waiting.iter() }.for_each(|since| *counts.entry(ms_of(*since)).or_insert(0) += 1);
+            for since in &waiting {
+                *counts.entry(ms_of(*since)).or_insert(0) += 1;
+            }
             let first = counts.keys().next().map(|ms| ms * MICROS_PER_MS);
             assert_eq!(arrivals.first().map(Instant::as_micros), first);
             assert_eq!(arrivals.waiters(), waiting.len());

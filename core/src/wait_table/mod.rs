@@ -3,6 +3,8 @@
 mod arrivals;
 mod graph;
 mod owners;
+#[cfg(test)]
+mod tests;
 mod wakeups;
 
 use std::collections::BTreeMap;
