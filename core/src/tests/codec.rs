@@ -441,7 +441,8 @@ fn unsound_encoding_is_rejected() {
         ..holder(b'a', 1, 1)
     };
     let released = [vec![2], with_length(b"b")].concat();
-    let beyond_64_bits = [vec![3, 1, b'a', 1], vec![0xff; 9], vec![2, 10, 0, 1, 0]].concat();
+    // Its lower 64 bits are a fence.
+    let beyond_64_bits = [vec![3, 1, b'a', 1, 0x81], vec![0x80; 8], vec![2, 10, 0, 1, 0]].concat();
     for (what, bytes) in [
         ("no version", vec![]),
         ("another version", [vec![2], holder(b'a', 1, 1).bytes()].concat()),
@@ -472,6 +473,19 @@ fn unsound_encoding_is_rejected() {
         ("a number beyond 64 bits", with_version(beyond_64_bits)),
     ] {
         assert!(!is_decoded(&bytes), "{what}");
+    }
+}
+
+#[test]
+fn change_without_records_or_with_too_long_owner_is_rejected() {
+    let removal = |length| with_version([vec![2], with_length(&vec![b'o'; length])].concat());
+    for (what, change, expected) in [
+        ("no record", with_version(vec![]), false),
+        ("the longest owner", removal(MAX_OWNER_BYTES), true),
+        ("a longer one", removal(MAX_OWNER_BYTES + 1), false),
+    ] {
+        let is_applied = check_apply(&mut Lock::default(), &change, Instant::default());
+        assert_eq!(is_applied, expected, "{what}");
     }
 }
 
