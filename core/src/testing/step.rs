@@ -118,10 +118,15 @@ pub struct Memory {
 
 impl Memory {
     pub fn note(&mut self, owner: &'static [u8], reply: &Reply) {
-        if let Ok(Answer::Granted(granted)) = reply
-            && !self.grants.contains(&(owner, granted.fence))
-        {
-            self.grants.push((owner, granted.fence));
+        if let Ok(Answer::Granted(granted)) = reply {
+            self.note_fence(owner, granted.fence);
+        }
+    }
+
+    /// Of a grant, or raised by EXTEND since.
+    pub fn note_fence(&mut self, owner: &'static [u8], fence: Fence) {
+        if !self.grants.contains(&(owner, fence)) {
+            self.grants.push((owner, fence));
         }
     }
 

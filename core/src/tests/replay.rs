@@ -116,6 +116,12 @@ impl Cluster {
                     assert!(may_be_granted, "{granted:?} to {request}");
                 }
                 self.memory.note(request.owner(), &reply);
+                // EXTEND with MINFENCE replies with the lease only.
+                let view = self.primary.view(0);
+                let held = view.holders.iter().find(|holder| holder.owner == request.owner());
+                if let Some(holder) = held {
+                    self.memory.note_fence(request.owner(), holder.fence);
+                }
                 self.followers.receive(&mut self.primary, deliveries);
             }
             Step::Expire => {
