@@ -53,7 +53,7 @@ def bars(file, title, unit, rows, logarithmic=False):
     if logarithmic:
         axes.set_xscale("log")
     for y, median in enumerate(medians):
-        axes.annotate(f"{median:.3g}", (max(rows[y][1]), y), (6, 0), textcoords="offset points", va="center")
+        axes.annotate(f"{median:.0f}" if median >= 100 else f"{median:.3g}", (max(rows[y][1]), y), (6, 0), textcoords="offset points", va="center")
     axes.margins(x=0.12)
     axes.set_xlabel(unit)
     figure.suptitle(title, x=0.01, ha="left", fontsize=13)
@@ -69,13 +69,13 @@ def select(values, workload, setting, clients, figure):
     """Name, values and whether it is DLOCK: for each implementation."""
     for (a, b, implementation, c, d), of_rounds in values.items():
         if (a, b, c, d) == (workload, setting, clients, figure):
-            yield implementation, of_rounds, "dlock" in implementation
+            yield implementation, of_rounds, implementation.split()[-1] == "dlock"
 
 
 def main():
     values = read()
-    bars("cpu.svg", "Server CPU to acquire and release a lock", "microseconds",
-         list(select(values, "pair", "none", 1, "CPU, held")))
+    bars("cpu.svg", "Server CPU of a lock that is released at once", "microseconds",
+         list(select(values, "pair", "none", 1, "CPU, pair")))
     for workers in 8, 64:
         peers = list(select(values, "peers", f"{workers} workers, 1 ms", workers, "wait max"))
         bars(f"peers-{workers}.svg", f"{workers} workers that contend for one lock: longest wait", "milliseconds",

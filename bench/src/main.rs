@@ -137,7 +137,7 @@ fn one_workload(workload: &Workload, scale: &Scale, environment: &str, results: 
         return Err(format!("no figure: {row:?}").into());
     }
     if results.rows.len() > first {
-        let environment = format!("{environment}; {stolen:.1} % of a core withheld by the hypervisor");
+        let environment = format!("{environment}; {stolen:.1} %");
         results.environments.insert(workload.name.into(), environment);
         let mut targets = TARGETS.iter().filter(|target| target.workload == workload.name);
         if let Some(target) = targets.find(|target| target.outcome(results).is_none()) {

@@ -84,10 +84,20 @@ pub fn targets(results: &Results, only_headlines: bool) -> String {
     table
 }
 
+/// A line per environment, which most workloads share, with what differs between them.
 fn environment(results: &Results) -> String {
-    let line = |(workload, text)| format!("| {workload} | {text} |\n");
-    "| workload | measured |\n|---|---|\n".to_owned()
-        + &results.environments.iter().map(line).collect::<String>()
+    let mut lines: Vec<(&str, Vec<String>)> = Vec::new();
+    for (workload, text) in &results.environments {
+        let (shared, own) = text.split_once("; ").unwrap_or((text, ""));
+        let item = format!("{workload} ({own})");
+        match lines.iter_mut().find(|(other, _)| *other == shared) {
+            Some((_, items)) => items.push(item),
+            None => lines.push((shared, vec![item])),
+        }
+    }
+    let row = |(shared, items): (&str, Vec<String>)| format!("| {shared} | {} |\n", items.join(", "));
+    "| measured | workloads, and what the hypervisor withheld of a core |\n|---|---|\n".to_owned()
+        + &lines.into_iter().map(row).collect::<String>()
 }
 
 /// A line per setting, implementation and number of clients, as far as they differ.

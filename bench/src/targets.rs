@@ -20,7 +20,8 @@ pub struct Target {
     settings: String,
     /// Empty: any number of them.
     clients: Option<usize>,
-    /// `/` or `-`, then the other's `implementation`, `figure` or `setting`, as in `/ figure: mean wait`.
+    /// `/` or `-`, then what differs in the other one: `implementation`, `figure` or `setting`, as in `/ figure: wait p50`
+    /// or `/ implementation: other; setting: all up`.
     relative_to: String,
     /// `<=` or `>=`, and a number.
     limit: String,
@@ -113,13 +114,15 @@ impl Target {
         if self.relative_to.is_empty() {
             return Some(row.value);
         }
-        let (what, name) = self.relative_to.split_once(": ")?;
+        let (sign, differences) = self.relative_to.split_once(' ')?;
         let mut other = row.clone();
-        match what.get(2..)? {
-            "implementation" => other.implementation = name.into(),
-            "figure" => other.figure = name.into(),
-            "setting" => other.setting = name.into(),
-            _ => return None,
+        for difference in differences.split("; ") {
+            match difference.split_once(": ")? {
+                ("implementation", name) => other.implementation = name.into(),
+                ("figure", name) => other.figure = name.into(),
+                ("setting", name) => other.setting = name.into(),
+                _ => return None,
+            }
         }
         let is_other = |row: &&Row| {
             other
@@ -130,7 +133,7 @@ impl Target {
                 }
         };
         let other = results.rows.iter().find(is_other)?;
-        Some(if what.starts_with('-') {
+        Some(if sign == "-" {
             row.value - other.value
         } else {
             row.value / other.value

@@ -1,11 +1,10 @@
-//! A connection that adds nothing to what is measured: commands are encoded in advance, and many are sent before the
+//! A connection that adds little to what is measured: commands are encoded in advance, and many are sent before the
 //! first reply is read.
 
-use std::io::{self, Write};
-use std::net::TcpStream;
 use std::time::Duration;
 
-use redis::{FromRedisValue, InfoDict, Parser, Value};
+use dlock_testkit::packed;
+use redis::{FromRedisValue, InfoDict, Value};
 
 use crate::error::Result;
 use crate::interrupt;
@@ -13,57 +12,37 @@ use crate::interrupt;
 /// Longer than any server takes to reply.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-pub struct Connection {
-    stream: TcpStream,
-    parser: Parser,
-}
+pub struct Connection(dlock_testkit::Connection);
 
 /// Appends a command.
 pub fn encode(words: &[&str], bytes: &mut Vec<u8>) {
-    bytes.extend(format!("*{}\r\n", words.len()).bytes());
-    for word in words {
-        bytes.extend(format!("${}\r\n{word}\r\n", word.len()).bytes());
-    }
+    bytes.extend(packed(words));
 }
 
 /// One command.
 pub fn command(words: &[&str]) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    encode(words, &mut bytes);
-    bytes
+    packed(words)
 }
 
 impl Connection {
     pub fn open(port: u16) -> Result<Self> {
-        let stream = TcpStream::connect(("127.0.0.1", port))?;
-        stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(TIMEOUT))?;
-        stream.set_write_timeout(Some(TIMEOUT))?;
-        let parser = Parser::new();
-        Ok(Self { stream, parser })
+        Ok(Self(dlock_testkit::Connection::open(port)?))
     }
 
     /// Sends encoded commands.
     pub fn send(&mut self, bytes: &[u8]) -> Result<()> {
         interrupt::check()?;
-        Ok(self.stream.write_all(bytes)?)
+        Ok(self.0.send(bytes)?)
     }
 
     /// The next reply. An error reply is an error.
     pub fn receive(&mut self) -> Result<Value> {
-        Ok(self.parser.parse_value(&mut self.stream)?.extract_error()?)
+        Ok(self.0.read(TIMEOUT)?.extract_error()?)
     }
 
     /// Whether a reply has arrived to the one request that is under way.
     pub fn has_reply(&self) -> Result<bool> {
-        self.stream.set_nonblocking(true)?;
-        let arrived = self.stream.peek(&mut [0]);
-        self.stream.set_nonblocking(false)?;
-        match arrived {
-            Ok(bytes) => Ok(bytes > 0),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
-            Err(error) => Err(error.into()),
-        }
+        Ok(!self.0.is_silent()?)
     }
 
     /// Sends a command and reads its reply.

@@ -12,6 +12,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 pub struct Connection {
     stream: TcpStream,
     parser: Parser,
+    /// What the socket has been told, so that reading many replies is no system call more for each.
+    timeout: Option<Duration>,
 }
 
 impl Connection {
@@ -22,6 +24,7 @@ impl Connection {
         Ok(Self {
             stream,
             parser: Parser::new(),
+            timeout: None,
         })
     }
 
@@ -53,7 +56,10 @@ impl Connection {
 
     /// Reads the next reply. Other errors than timeouts and disconnects mean that it is none.
     pub fn read(&mut self, timeout: Duration) -> RedisResult<Value> {
-        self.stream.set_read_timeout(Some(timeout))?;
+        if self.timeout != Some(timeout) {
+            self.stream.set_read_timeout(Some(timeout))?;
+            self.timeout = Some(timeout);
+        }
         self.parser.parse_value(Uninterrupted(&self.stream))
     }
 
