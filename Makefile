@@ -17,8 +17,8 @@ CLIENT_MSRV = $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' client/Cargo.toml
 DOC_LINTS = -D warnings -A rustdoc::private-intra-doc-links
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster sentinel quorum down test test-matrix model fuzz torture miri asan bench bench-plots bench-peers bench-check \
-	check msrv package deny book \
+.PHONY: help run cluster sentinel quorum down test test-matrix model fuzz torture miri asan bench bench-peers bench-check \
+	check msrv package deny book pictures \
 	install dist deb test-deb install-deps release
 
 help: ## Show this list
@@ -89,11 +89,6 @@ bench: install-deps ## Measure DLOCK beside the plain commands (ARGS="--quick", 
 	cargo build --release --locked
 	cargo run --release --locked -p dlock-bench -- $(ARGS)
 
-bench-plots: ## Draw the plots of docs/bench from its results.csv (installs matplotlib in target/tools)
-	@[ -e "$(TARGET)/tools/plot" ] || { python3 -m venv "$(TARGET)/tools/plot" && \
-	"$(TARGET)/tools/plot/bin/pip" install --quiet matplotlib==3.11.2; }
-	"$(TARGET)/tools/plot/bin/python" bench/plot.py
-
 bench-peers: install-deps ## Measure lock libraries of Go, Java, Node.js, Python and Rust, etcd and PostgreSQL (ROUNDS=3 SECONDS=5 CSV=FILE)
 	cargo build --release --locked -p redis-dlock -p dlock-bench --lib --bin dlock-bench-peer
 	bench/peers/run "$(TARGET)/release" "$(TARGET)/bench-peers" "$(or $(CSV),$(TARGET)/bench/results.csv)" $(ROUNDS) $(SECONDS)
@@ -127,6 +122,9 @@ package: ## Build the crates for applications as they would be published
 deny: ## Check licences, sources and known vulnerabilities of dependencies (installs cargo-deny if it is missing)
 	@command -v cargo-deny >/dev/null || cargo install cargo-deny --locked --root "$(TARGET)/tools"
 	cargo deny --workspace --locked check
+
+pictures: ## Draw the pictures of docs/, and the plots of docs/bench/results.csv
+	docs/pictures/draw.py
 
 book: ## Build the book of docs/ (installs mdBook if it is missing)
 	tests/docs/build-book "$(TARGET)"

@@ -9,6 +9,7 @@ mod links;
 mod memory_table;
 mod module_load_errors;
 mod pages;
+mod pictures;
 mod programs;
 mod shell_blocks;
 mod support;
