@@ -2,7 +2,7 @@
 1,/^$/c\
 # A server for locks only: systemctl enable --now redis-server@dlock\
 # Locks survive a crash of the server, but not the loss of the machine. Change the lines\
-# marked HERE. `dlock -p 7379 doctor` then lists what is still wrong.\
+# marked HERE. `dlock -p 7379 doctor` then lists any remaining problems.\
 
 /^# Where `make install` puts/,/^# deploy\/systemd/d
 s/^port 6379/port 7379/
