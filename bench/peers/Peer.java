@@ -18,7 +18,7 @@ public final class Peer {
     /** Waits for the lock; what it returns releases it, and is null if the library gave up. */
     interface Acquire extends Supplier<Runnable> {}
 
-    /** The program of docs/languages.md. */
+    /** The program of examples/java/Lock.java. */
     static Acquire dlock(int workers, int port) {
         var timeouts = DefaultJedisClientConfig.builder()
                 .socketTimeoutMillis(3_000).blockingSocketTimeoutMillis(60_000).build();

@@ -52,7 +52,7 @@ var locks = map[string]open{
 	}),
 }
 
-// dlock is the program of docs/languages.md.
+// dlock is the program of examples/go/lock.go.
 func dlock(_ context.Context, _ []string, workers int) (acquire, error) {
 	client := connect(3 * time.Second)
 	waiting := redis.NewClient(&redis.Options{Addr: address, ReadTimeout: time.Minute, MaxRetries: 1, PoolSize: workers})

@@ -9,7 +9,7 @@ import { acquire, connect } from "./lock.mjs";
 const [name, workers, sectionMs, seconds, port] = process.argv.slice(2);
 
 const locks = {
-  /** The program of docs/languages.md. */
+  /** The program of examples/node/lock.mjs. */
   dlock: () => {
     const client = connect(3_000);
     return () => acquire(client, "peer", 30_000, 30_000);

@@ -13,7 +13,7 @@ import redis
 
 
 def dlock(_port):
-    """The program of docs/languages.md."""
+    """The program of examples/python/lock.py."""
     client, waiting = page.connect(3), page.connect(60)
     return lambda: page.acquire(client, waiting, "peer", 30_000, 30_000)
 

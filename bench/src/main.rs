@@ -81,7 +81,7 @@ fn run() -> Result<()> {
         return pages::fill_in(&root, &Results::read(&published)?);
     }
     let measured = measure(&options)?;
-    println!("\n{}", pages::targets(&measured, false));
+    println!("\n{}", pages::targets(&measured));
     let file = if options.publish { &published } else { &options.csv };
     let mut results = if file.exists() {
         Results::read(file)?

@@ -1,4 +1,4 @@
-//! The first example of README.md.
+//! The first example of docs/client.md.
 
 use std::time::Duration;
 

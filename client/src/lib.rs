@@ -1,6 +1,27 @@
 #![doc = include_str!("../README.md")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 //!
+//! # Overview
+//!
+//! | | |
+//! |---|---|
+//! | [`Locks`] | all locks of a deployment: `open`, `with` settings, `lock(key)`, `acquire(key)`, `ping`, `shutdown` |
+//! | [`Lock`] | one lock: `lease`, `timeout`, `shared`, `limit`, `max_hold`, `release_after`, `owner`; then `acquire`, `try_acquire`, `run`, `try_run`, `info` |
+//! | [`Guard`] | a lock that is held: `fence`, `query`, `fenced`, `is_held`, `remaining`, `lost().await`, `token`, `extend`, `release` |
+//! | [`Settings`] | the response timeout, and a hook for metrics; the same events go to `tracing` |
+//! | [`Error`], [`Lost`], [`RunError`] | what went wrong, why a lock is lost, why work under a lock has no result |
+//! | [`Acquire`], [`Release`], [`Extend`], [`GetOwner`], [`GetInfo`], [`fenced`] | the commands, for your own connections of redis-rs |
+//!
+//! Types of redis-rs 1.x are part of the interface, re-exported as [`redis`]: support for redis-rs 2.x will be a new major
+//! version.
+//!
+//! | feature | what it adds |
+//! |---|---|
+//! | `cluster`, `sentinel` | `Locks::open` takes a `ClusterClient` or `SentinelClient` of redis-rs |
+//! | `tls-rustls` | `rediss://` addresses |
+//! | `replicas` | `Lock::replicas` and `Lock::fsynced`: locks that replicas or disks must have before they count |
+//! | `testing` | `testing::TestServer`: a server in the process of a test |
+//!
 //! # Layout
 //!
 //! - `locks`, `guard`, `events`, `error`: the interface for applications. `command`: the commands, for connections of

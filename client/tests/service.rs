@@ -1,4 +1,4 @@
-//! A service and its test: see "Testing your code" in README.md.
+//! A service and its test: see "Testing your code" in docs/client.md.
 
 use std::time::Duration;
 

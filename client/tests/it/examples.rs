@@ -29,9 +29,9 @@ async fn first_example_locks_twice_and_leaves_nothing() {
 }
 
 #[test]
-fn readme_shows_the_service_that_is_tested() {
+fn page_shows_the_service_that_is_tested() {
     let (_, code) = include_str!("../service.rs").split_once("\n\n").unwrap();
-    assert!(include_str!("../../README.md").contains(code));
+    assert!(include_str!("../../../docs/client.md").contains(code));
 }
 
 /// The service, where it listens, and what stops it.

@@ -1,4 +1,4 @@
-//! `docs/commands.md` says the same as COMMAND DOCS, CONFIG GET and INFO.
+//! `docs/commands.md` and `docs/internal-commands.md` say the same as COMMAND DOCS, CONFIG GET and INFO.
 
 use std::collections::BTreeMap;
 
@@ -8,12 +8,14 @@ use redis::Value;
 type Map = BTreeMap<String, Value>;
 
 const REFERENCE: &str = include_str!("../../../docs/commands.md");
+const INTERNALS: &str = include_str!("../../../docs/internal-commands.md");
 
 #[test]
 fn reference_matches_command_docs() {
     let (_server, mut client) = start();
     let commands: Vec<String> = client.ask("COMMAND LIST FILTERBY MODULE dlock");
-    assert_eq!(commands.len(), REFERENCE.matches("\nSyntax:\n").count());
+    let described = [REFERENCE, INTERNALS].map(|page| page.matches("\nSyntax:\n").count());
+    assert_eq!(commands.len(), described.iter().sum::<usize>());
     for command in commands {
         let docs = docs_of(&mut client, &command);
         let section = section_of(&command.to_uppercase());
@@ -63,11 +65,11 @@ fn docs_of(client: &mut Client, command: &str) -> Map {
 
 /// From the command's heading to the next one.
 fn section_of(command: &str) -> &'static str {
-    let heading = format!("# {command}\n");
-    let start = REFERENCE
-        .find(&heading)
-        .unwrap_or_else(|| panic!("no section {command}"));
-    let section = &REFERENCE[start + heading.len()..];
+    let heading = format!("\n## {command}\n");
+    let section = [REFERENCE, INTERNALS]
+        .into_iter()
+        .find_map(|page| Some(page.split_once(&heading)?.1));
+    let section = section.unwrap_or_else(|| panic!("no section {command}"));
     section.split("\n#").next().unwrap_or(section)
 }
 

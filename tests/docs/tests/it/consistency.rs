@@ -253,3 +253,55 @@ fn metrics_of_operations_page_exist_in_info_or_prometheus_output() {
         "expected more than 15 metrics on the page, found {found}"
     );
 }
+
+/// How pages write small numbers.
+const NUMBERS: [&str; 11] = [
+    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten",
+];
+
+/// The number words before a word, in README.md and docs/, with the page. Line breaks count as spaces.
+fn numbers_before(word: &str) -> Vec<(usize, PathBuf)> {
+    let mut found = Vec::new();
+    for page in page::all() {
+        let text = fs::read_to_string(page::root().join(&page.path)).expect("the page was read before");
+        let words: Vec<&str> = text.split_whitespace().collect();
+        for pair in words.windows(2).filter(|pair| pair[1].starts_with(word)) {
+            let number = pair[0].trim_start_matches(['[', '*']).to_lowercase();
+            let number = NUMBERS.iter().position(|name| *name == number);
+            found.extend(number.map(|number| (number, page.path.clone())));
+        }
+    }
+    found
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(page::root().join(path)).expect("the page is there")
+}
+
+#[test]
+fn pages_agree_on_the_number_of_exceptions_of_fences() {
+    let guarantees = read("docs/guarantees.md");
+    let (_, section) = guarantees
+        .split_once("\n## Fences\n")
+        .expect("the page has the section");
+    let section = section.split("\n## ").next().unwrap_or_default();
+    let is_item = |line: &&str| {
+        line.split_once(". ")
+            .is_some_and(|(number, _)| number.parse::<u8>().is_ok())
+    };
+    let exceptions = section.lines().filter(is_item).count();
+    let claims = numbers_before("exceptions");
+    assert!(claims.len() >= 2, "README.md and a page give the number");
+    for (claim, path) in claims {
+        assert_eq!(claim, exceptions, "exceptions in {}", path.display());
+    }
+}
+
+#[test]
+fn page_for_other_languages_gives_the_number_of_commands() {
+    let reference = read("docs/commands.md");
+    let headings = reference.lines().filter(|line| line.starts_with("## DLOCK."));
+    let commands = headings.filter(|heading| *heading != "## DLOCK.HELP").count();
+    let claim = format!("[{} commands](commands.md)", NUMBERS[commands]);
+    assert!(read("docs/languages.md").contains(&claim), "{claim}");
+}

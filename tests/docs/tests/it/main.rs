@@ -11,6 +11,7 @@ mod module_load_errors;
 mod pages;
 mod pictures;
 mod programs;
+mod readme;
 mod shell_blocks;
 mod support;
 mod transcripts;

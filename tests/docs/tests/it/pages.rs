@@ -7,9 +7,7 @@ use crate::support::transcript::is_transcript;
 
 /// Whether some test covers a block of this language with these notes.
 fn is_covered(block: &Block) -> bool {
-    let has_file = ["file", "Sentinels", "cluster"]
-        .iter()
-        .any(|name| block.note(name).is_some());
+    let has_file = ["file", "from"].iter().any(|name| block.note(name).is_some());
     match block.language.as_str() {
         // Transcripts, or no code: syntax, formulas, program output.
         "text" => true,

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use crate::support::output_match::Fences;
-use crate::support::page::{Block, Page};
+use crate::support::page::{self, Block, Page};
 use crate::support::postgres::Postgres;
 use crate::support::{SHOWN_PORT, client_libraries, object_store, run};
 use dlock_testkit::{Client, Cluster, Proxy, Sentinel, Server, skip, wait_for};
@@ -14,22 +14,13 @@ use tempfile::TempDir;
 
 /// The program with that file name on a page.
 fn program(page: &str, file: &str) -> Block {
-    block_with_note(page, "file", file)
-}
-
-/// The block of a page with that note.
-fn block_with_note(page: &str, name: &str, note: &str) -> Block {
     let page = Page::read(Path::new(page));
     let mut blocks = page.blocks.into_iter();
-    let block = blocks.find(|block| block.note(name) == Some(note));
-    block.unwrap_or_else(|| panic!("the page has no block with the note `{name}: {note}`"))
+    let block = blocks.find(|block| block.note("file") == Some(file));
+    block.unwrap_or_else(|| panic!("the page has no block with the note `file: {file}`"))
 }
 
 /// Writes a program into a directory, with the server's port.
-fn write(block: &Block, server: &Server, directory: &Path) {
-    write_with_port(block, server.port(), directory);
-}
-
 fn write_with_port(block: &Block, port: u16, directory: &Path) {
     let file = block.note("file").expect("the block was found by this note");
     let code = block.code.replace(SHOWN_PORT, &port.to_string());
@@ -38,23 +29,29 @@ fn write_with_port(block: &Block, port: u16, directory: &Path) {
 
 const LANGUAGES: &str = "docs/languages.md";
 
-/// The Sentinel port on the page.
+/// The Sentinel port in the programs.
 const SHOWN_SENTINEL_PORT: &str = "26379";
 
-/// Runs a program of `languages.md` against one server, a Sentinel deployment and a cluster. Each must print the
-/// output that the page shows.
+/// A file of `examples/`.
+fn example(path: &str) -> String {
+    let path = page::root().join("examples").join(path);
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// Runs a program of `examples/` against one server, a Sentinel deployment and a cluster. Each must print the output
+/// that `languages.md` shows.
 #[track_caller]
-fn assert_documented_output(file: &str, command: &mut Command, directory: &Path) {
-    let page = Page::read(Path::new(LANGUAGES));
-    let shown = page.blocks.iter().find(|block| block.language == "text");
-    let shown = &shown.expect("the page shows the output").code;
+fn assert_documented_output(program: &str, command: &mut Command, directory: &Path) {
+    let code = example(program);
+    let file = Path::new(program).file_name().expect("it names a file");
+    let shown = shown_output(LANGUAGES, "lock.py");
     let mut run_against = |deployment: &str, code: &str| {
         fs::write(directory.join(file), code).expect("the directory is writable");
-        let printed = run(command, directory).unwrap_or_else(|error| panic!("{file}, {deployment}: {error}"));
-        let difference = Fences::default().difference(shown, &printed);
-        assert_eq!(difference, None, "{file}, {deployment}");
+        let printed =
+            run(command, directory).unwrap_or_else(|error| panic!("{program}, {deployment}: {error}"));
+        let difference = Fences::default().difference(&shown, &printed);
+        assert_eq!(difference, None, "{program}, {deployment}");
     };
-    let code = program(LANGUAGES, file).code;
     let server = Server::start();
     run_against(
         "one server",
@@ -62,7 +59,7 @@ fn assert_documented_output(file: &str, command: &mut Command, directory: &Path)
     );
 
     let sentinel = Sentinel::of(&server, 0);
-    let sentinel_code = replace_connect(&code, &block_with_note(LANGUAGES, "Sentinels", file).code)
+    let sentinel_code = connecting_to("Sentinels", &code)
         .replace(SHOWN_SENTINEL_PORT, &sentinel.port().to_string())
         .replace("\"locks\"", "\"main\"");
     run_against("Sentinels", &sentinel_code);
@@ -72,32 +69,65 @@ fn assert_documented_output(file: &str, command: &mut Command, directory: &Path)
     // Start at a node without the lock: the client must find the right one.
     let other = (0..3).find(|&n| cluster.client(n).call("DLOCK.INFO orders:42").is_err());
     let port = cluster.nodes[other.expect("one of three nodes has the key")].port();
-    let cluster_code = replace_connect(&code, &block_with_note(LANGUAGES, "cluster", file).code);
+    let cluster_code = connecting_to("Cluster", &code);
     run_against("a cluster", &cluster_code.replace(SHOWN_PORT, &port.to_string()));
 }
 
-/// Replaces the function `connect` of a program and adds the imports of the new one, as the page instructs readers.
-fn replace_connect(program: &str, other: &str) -> String {
-    let is_import = |line: &&str| line.starts_with("import ") || line.starts_with("from ");
-    let (imports, function): (Vec<&str>, Vec<&str>) =
-        other.lines().filter(|line| !line.is_empty()).partition(is_import);
-    let signature = function.first().expect("the block has a function");
-    let (before, rest) = program
-        .split_once(&format!("\n{signature}\n"))
-        .unwrap_or_else(|| panic!("the program has no function `{signature}`"));
-    let (_, after) = rest.split_once("\n\n").expect("more functions follow");
-    let first_import = before.find("import ").expect("the program has imports");
-    let (head, before) = before.split_at(first_import);
-    let (imports, function) = (imports.join("\n"), function.join("\n"));
-    format!("{head}{imports}\n{before}\n{function}\n\n{after}")
+/// The program after its user has chosen another of the three functions that connect.
+#[track_caller]
+fn connecting_to(deployment: &str, program: &str) -> String {
+    let snake = format!("= connect_{}", deployment.to_lowercase());
+    let camel = format!("= connect{deployment}");
+    let changed = program
+        .replace("= connect_server", &snake)
+        .replace("= connectServer", &camel);
+    assert_ne!(changed, program, "the program chooses no function");
+    changed
+}
+
+/// Whether the lines of `piece` stand together in `lines`, apart from a common indentation.
+fn has_piece(lines: &[&str], piece: &[&str]) -> bool {
+    lines.windows(piece.len()).any(|window| {
+        let text = window[0].trim_start();
+        let indentation = window[0].strip_suffix(text).unwrap_or_default();
+        let mut pairs = window.iter().zip(piece);
+        pairs.all(|(line, shown)| line.strip_prefix(indentation) == Some(*shown))
+    })
+}
+
+/// The first piece of an excerpt that does not stand in the file. Blank lines separate the pieces.
+fn strange_piece(excerpt: &str, file: &str) -> Option<String> {
+    let (excerpt, lines): (Vec<&str>, Vec<&str>) = (excerpt.lines().collect(), file.lines().collect());
+    let mut pieces = excerpt.split(|line| line.is_empty());
+    let strange = pieces.find(|piece| !piece.is_empty() && !has_piece(&lines, piece));
+    strange.map(|piece| piece.join("\n"))
 }
 
 #[test]
-fn replaced_connect_keeps_the_rest_and_adds_imports() {
-    let program = "import a\n\n\ndef connect(x):\n    a(x)\n\n\nconnect(1)\n";
-    let other = "from b import c\n\n\ndef connect(x):\n    c(x)\n";
-    let expected = "from b import c\nimport a\n\n\ndef connect(x):\n    c(x)\n\n\nconnect(1)\n";
-    assert_eq!(replace_connect(program, other), expected);
+fn excerpts_on_pages_stand_in_their_files() {
+    let mut found = 0;
+    for page in page::all() {
+        for block in &page.blocks {
+            let Some(path) = block.note("from") else {
+                continue;
+            };
+            let file = example(path);
+            let strange = strange_piece(&block.code, &file);
+            assert_eq!(strange, None, "{}: not in {path}", page.place(block));
+            found += 1;
+        }
+    }
+    assert!(found >= 4, "expected 4 excerpts or more, found {found}");
+}
+
+#[test]
+fn changed_line_of_excerpt_is_found() {
+    let file = "def f(x):\n    a = 1\n    b(\n        a\n    )\n\nc()\n";
+    let strange = |excerpt| strange_piece(excerpt, file);
+    assert_eq!(strange("c()\n\na = 1\nb(\n    a\n)\n"), None);
+    assert_eq!(strange("c()\n\na = 2\n").as_deref(), Some("a = 2"));
+    assert_eq!(strange("b(\na\n").as_deref(), Some("b(\na"));
+    assert_eq!(strange("a = 1\nc()\n").as_deref(), Some("a = 1\nc()"));
 }
 
 /// The directory of an installed library; if there is none, the test is skipped.
@@ -116,7 +146,7 @@ fn python_program_prints_the_documented_output() {
     if let Some(packages) = library(client_libraries::python(), "redis-py") {
         let mut python = Command::new("python3");
         python.env("PYTHONPATH", packages).arg("lock.py");
-        assert_documented_output("lock.py", &mut python, directory().path());
+        assert_documented_output("python/lock.py", &mut python, directory().path());
     }
 }
 
@@ -129,7 +159,7 @@ fn go_program_prints_the_documented_output() {
         }
         let mut go = Command::new("go");
         assert_documented_output(
-            "lock.go",
+            "go/lock.go",
             go.args(["run", "-mod=mod", "lock.go"]),
             directory.path(),
         );
@@ -141,7 +171,8 @@ fn javascript_program_prints_the_documented_output() {
     if let Some(packages) = library(client_libraries::node(), "ioredis") {
         // Node.js searches for modules beside the program.
         let directory = TempDir::with_prefix_in("run-", &packages).expect("the directory is writable");
-        assert_documented_output("lock.mjs", Command::new("node").arg("lock.mjs"), directory.path());
+        let mut node = Command::new("node");
+        assert_documented_output("node/lock.mjs", node.arg("lock.mjs"), directory.path());
     }
 }
 
@@ -150,13 +181,11 @@ fn java_program_prints_the_documented_output() {
     if let Some(libraries) = library(client_libraries::java(), "Jedis") {
         let mut java = Command::new("java");
         java.arg("-cp").arg(libraries.join("lib/*")).arg("Lock.java");
-        assert_documented_output("Lock.java", &mut java, directory().path());
+        assert_documented_output("java/Lock.java", &mut java, directory().path());
     }
 }
 
-const RECIPES: &str = "docs/recipes.md";
-
-/// The port of the object store on the page.
+/// The port of the object store in the program.
 const SHOWN_STORE_PORT: &str = "9000";
 
 /// The output of a program on the page.
@@ -170,6 +199,25 @@ fn shown_output(page: &str, file: &str) -> String {
         .clone()
 }
 
+/// Runs a program of `examples/python/` after replacing its ports. It must print what the comment at its end says.
+#[track_caller]
+fn assert_output_of_last_comment(file: &str, ports: &[(&str, u16)], packages: PathBuf, python: &mut Command) {
+    let mut code = example(&format!("python/{file}"));
+    for (shown, port) in ports {
+        code = code.replace(shown, &port.to_string());
+    }
+    let (_, comment) = code
+        .split_once("\n# It prints:\n#\n")
+        .expect("the program ends with its output");
+    let lines = comment.lines().map(|line| line.strip_prefix("# "));
+    let expected: Vec<&str> = lines.map(|line| line.expect("a line of the comment")).collect();
+    let directory = directory();
+    fs::write(directory.path().join(file), &code).expect("the directory is writable");
+    let printed = run(python.env("PYTHONPATH", packages).arg(file), directory.path());
+    let printed = printed.expect("the program succeeds");
+    assert_eq!(printed.lines().collect::<Vec<_>>(), expected, "{file}");
+}
+
 #[test]
 fn postgres_rejects_write_with_stale_fence() {
     let postgres = Postgres::start();
@@ -178,47 +226,36 @@ fn postgres_rejects_write_with_stale_fence() {
     else {
         return;
     };
-    let (server, directory) = (Server::start(), directory());
-    for file in ["fences.sql", "fenced_postgres.py"] {
-        write(&program(RECIPES, file), &server, directory.path());
-    }
-    postgres
-        .load(&directory.path().join("fences.sql"))
-        .expect("psql creates the tables");
+    let tables = page::root().join("examples/python/fences.sql");
+    postgres.load(&tables).expect("psql creates the tables");
+    let server = Server::start();
     let mut python = Command::new("python3");
-    postgres.set_environment(python.env("PYTHONPATH", packages).arg("fenced_postgres.py"));
-    let printed = run(&mut python, directory.path()).expect("the program succeeds");
-    assert_eq!(printed, shown_output(RECIPES, "fenced_postgres.py"));
+    postgres.set_environment(&mut python);
+    let ports = [(SHOWN_PORT, server.port())];
+    assert_output_of_last_comment("fenced_postgres.py", &ports, packages, &mut python);
 }
 
 #[test]
 fn redis_rejects_writes_of_holder_that_lost_its_lock() {
-    let Some(packages) = library(client_libraries::python(), "redis-py") else {
-        return;
-    };
-    let (server, directory) = (Server::start(), directory());
-    write(&program(RECIPES, "fenced_redis.py"), &server, directory.path());
-    let mut python = Command::new("python3");
-    python.env("PYTHONPATH", packages).arg("fenced_redis.py");
-    let printed = run(&mut python, directory.path()).expect("the program succeeds");
-    assert_eq!(printed, shown_output(RECIPES, "fenced_redis.py"));
+    if let Some(packages) = library(client_libraries::python(), "redis-py") {
+        let server = Server::start();
+        let ports = [(SHOWN_PORT, server.port())];
+        let mut python = Command::new("python3");
+        assert_output_of_last_comment("fenced_redis.py", &ports, packages, &mut python);
+    }
 }
 
 #[test]
 fn object_store_rejects_write_with_stale_fence() {
-    let Some(packages) = library(client_libraries::python(), "redis-py") else {
-        return;
-    };
-    let (server, directory) = (Server::start(), directory());
-    let mut block = program(RECIPES, "fenced_object.py");
-    block.code = block
-        .code
-        .replace(SHOWN_STORE_PORT, &object_store::start().to_string());
-    write(&block, &server, directory.path());
-    let mut python = Command::new("python3");
-    python.env("PYTHONPATH", packages).arg("fenced_object.py");
-    let printed = run(&mut python, directory.path()).expect("the program succeeds");
-    assert_eq!(printed, shown_output(RECIPES, "fenced_object.py"));
+    if let Some(packages) = library(client_libraries::python(), "redis-py") {
+        let server = Server::start();
+        let ports = [
+            (SHOWN_PORT, server.port()),
+            (SHOWN_STORE_PORT, object_store::start()),
+        ];
+        let mut python = Command::new("python3");
+        assert_output_of_last_comment("fenced_object.py", &ports, packages, &mut python);
+    }
 }
 
 const CLIENT_AUTHORS: &str = "docs/client-authors.md";

@@ -3,11 +3,11 @@
 use dlock_testkit::skip;
 
 use crate::support::page;
-use crate::support::transcript::{Session, is_transcript, redis_cli};
+use crate::support::transcript::{redis_cli, replay};
 use crate::support::workspace_binary;
 
 #[test]
-fn transcripts_replayed_in_order_print_the_output_of_the_pages() {
+fn transcripts_typed_in_order_print_the_output_of_the_pages() {
     if redis_cli().is_none() {
         return skip("redis-cli is not installed");
     }
@@ -15,23 +15,10 @@ fn transcripts_replayed_in_order_print_the_output_of_the_pages() {
     if !has_tool {
         skip("blocks with the tool `dlock`: run `cargo build -p dlock-cli` first");
     }
-    let mut count = 0;
-    let mut differences = Vec::new();
-    for page in page::all() {
-        let mut session = None;
-        for block in page.blocks.iter().filter(|block| is_transcript(block)) {
-            if block.language == "console" && !has_tool {
-                continue;
-            }
-            let session = session.get_or_insert_with(Session::start);
-            let found = session.differences(block);
-            differences.extend(found.iter().map(|text| format!("{}: {text}", page.place(block))));
-            count += 1;
-        }
-    }
+    let (counts, differences): (Vec<usize>, Vec<Vec<String>>) =
+        page::all().iter().map(|page| replay(page, has_tool)).unzip();
+    let differences = differences.concat();
     assert!(differences.is_empty(), "{}", differences.join("\n\n"));
-    assert!(
-        count > 10,
-        "expected more than 10 transcripts in docs/, found {count}"
-    );
+    let count: usize = counts.iter().sum();
+    assert!(count > 10, "expected more than 10 transcripts, found {count}");
 }

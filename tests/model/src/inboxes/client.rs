@@ -1,4 +1,4 @@
-//! What a client does: the rules for authors of clients, see docs/commands.md.
+//! What a client does: the rules for authors of clients, see docs/client-authors.md.
 
 use super::message::{Answer, Connection, Kind, Link, Ms, Sending, ToClient, ToServer};
 use super::setting::Breach;

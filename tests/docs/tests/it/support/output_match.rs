@@ -72,15 +72,14 @@ impl Fences {
         self.0.insert(shown, actual);
         fits
     }
+}
 
-    /// Replaces the fences in a command of the page by those of this run.
-    pub fn substitute(&self, command: &str) -> String {
-        let mut command = command.to_owned();
-        for (shown, actual) in &self.0 {
-            command = command.replace(&shown.to_string(), &actual.to_string());
-        }
-        command
-    }
+/// The first fence in an output.
+pub fn first_fence(output: &str) -> Option<u64> {
+    output.lines().flat_map(tokens).find_map(|token| match token {
+        Token::Fence(fence) => Some(fence),
+        _ => None,
+    })
 }
 
 /// Splits a line into fences, times, words, short numbers and single characters. White space only separates.
@@ -112,6 +111,12 @@ fn number_of<'a>(number: u64, digits: &'a str, rest_of_line: &str) -> (Token<'a>
     let word = rest_of_line.strip_prefix(' ').unwrap_or(rest_of_line);
     let unit = &word[..prefix_length(word, char::is_alphabetic)];
     let length = rest_of_line.len() - word.len() + unit.len();
+    if let Some((seconds, length)) = seconds_after_minutes(rest_of_line) {
+        return (Token::TimeMs(number * 60_000 + seconds * 1000), length);
+    }
+    if let Some((tenths, length)) = tenths_of_second(rest_of_line) {
+        return (Token::TimeMs(number * 1000 + tenths * 100), length);
+    }
     match unit {
         "ms" => (Token::TimeMs(number), length),
         "s" => (Token::TimeMs(number * 1000), length),
@@ -119,6 +124,21 @@ fn number_of<'a>(number: u64, digits: &'a str, rest_of_line: &str) -> (Token<'a>
         _ if digits.len() >= TIME_DIGITS => (Token::TimeMs(number), 0),
         _ => (Token::Text(digits), 0),
     }
+}
+
+/// The seconds in `m47s`, and its length.
+fn seconds_after_minutes(rest_of_line: &str) -> Option<(u64, usize)> {
+    let rest = rest_of_line.strip_prefix('m')?;
+    let digits = prefix_length(rest, |char| char.is_ascii_digit());
+    let seconds = rest[..digits].parse().ok()?;
+    rest[digits..].starts_with('s').then_some((seconds, digits + 2))
+}
+
+/// The tenths in `.1s`, and its length.
+fn tenths_of_second(rest_of_line: &str) -> Option<(u64, usize)> {
+    let tenths = rest_of_line.strip_prefix('.')?.chars().next()?.to_digit(10)?;
+    let length = ".1s".len();
+    (rest_of_line.get(2..length) == Some("s")).then_some((u64::from(tenths), length))
 }
 
 fn prefix_length(text: &str, belongs: impl Fn(char) -> bool) -> usize {
@@ -141,6 +161,15 @@ fn output_with_other_times_and_ordered_fences_matches() {
 }
 
 #[test]
+fn first_fence_is_a_long_number() {
+    assert_eq!(
+        first_fence("1) (integer) 186715812864001\n2) (integer) 1"),
+        Some(186_715_812_864_001)
+    );
+    assert_eq!(first_fence("(integer) 60000"), None);
+}
+
+#[test]
 fn output_with_other_words_counts_or_units_differs() {
     let differs = |shown, actual| Fences::default().difference(shown, actual).is_some();
     assert!(differs("2) (integer) 1", "2) (integer) 2"));
@@ -152,6 +181,8 @@ fn output_with_other_words_counts_or_units_differs() {
     assert!(differs("a", "a\nb"));
     assert!(!differs("alice  1  12ms  29s", "alice 1 500ms   30s"));
     assert!(differs("alice 1 12ms", "alice 1 40s"));
+    assert!(!differs("9m47s 0", "9m59s 0") && !differs("26ms 0", "4.1s 0"));
+    assert!(differs("9m47s 0", "7m59s 0"));
     assert!(!differs("valid for 29 s", "valid for 28 s"));
     assert!(differs("valid for 29 s", "valid for 2 s"));
 }

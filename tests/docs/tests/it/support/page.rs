@@ -30,6 +30,8 @@ pub struct Block {
     pub line: usize,
     /// HTML comments right before the block: instructions for the tests.
     pub notes: Vec<String>,
+    /// The prose since the block or heading before.
+    pub introduction: String,
 }
 
 /// A link or an image.
@@ -119,6 +121,7 @@ struct Reader<'a> {
     anchors: BTreeSet<String>,
     /// Comments since the last visible text.
     notes: Vec<String>,
+    introduction: String,
     block: Option<Block>,
     heading: Option<String>,
     comment: Option<String>,
@@ -132,6 +135,7 @@ impl<'a> Reader<'a> {
             links: Vec::new(),
             anchors: BTreeSet::new(),
             notes: Vec::new(),
+            introduction: String::new(),
             block: None,
             heading: None,
             comment: None,
@@ -153,6 +157,7 @@ impl<'a> Reader<'a> {
                     language,
                     line: self.line_at(range.start),
                     notes: std::mem::take(&mut self.notes),
+                    introduction: std::mem::take(&mut self.introduction),
                     code: String::new(),
                 });
             }
@@ -167,7 +172,10 @@ impl<'a> Reader<'a> {
                 let html = self.comment.take().unwrap_or_default();
                 self.notes.extend(comments(&html));
             }
-            Event::Start(Tag::Heading { .. }) => self.heading = Some(String::new()),
+            Event::Start(Tag::Heading { .. }) => {
+                self.heading = Some(String::new());
+                self.introduction.clear();
+            }
             Event::End(TagEnd::Heading(_)) => {
                 let heading = self.heading.take().unwrap_or_default();
                 self.add_anchor(&slug(&heading));
@@ -179,6 +187,7 @@ impl<'a> Reader<'a> {
                 });
             }
             Event::Text(text) | Event::Code(text) => self.handle_text(&text),
+            Event::SoftBreak => self.introduction.push(' '),
             _ => {}
         }
     }
@@ -190,6 +199,8 @@ impl<'a> Reader<'a> {
             self.notes.clear();
             if let Some(heading) = &mut self.heading {
                 heading.push_str(text);
+            } else {
+                self.introduction.push_str(text);
             }
         }
     }
@@ -237,7 +248,8 @@ mod tests {
         assert_eq!((first.language.as_str(), first.line), ("text", 6));
         assert_eq!(first.code, "x\ny\n");
         assert_eq!(first.notes("run").collect::<Vec<_>>(), ["A", "B"]);
-        assert!(second.notes.is_empty());
+        assert_eq!(first.introduction, "Text.");
+        assert!(second.notes.is_empty() && second.introduction.is_empty());
     }
 
     #[test]

@@ -1,37 +1,30 @@
 //! Replays transcripts: blocks with the prompt of redis-cli or a shell.
 //!
-//! HTML comments before a block control the replay:
+//! The blocks of a page are typed in order on a new server, as a reader would type them:
 //!
-//! - `run: command` runs before the block, in redis-cli
-//! - `wait: command` runs before the block, in a separate redis-cli that waits in the queue
-//! - `meanwhile: command` runs while the first command of the block waits
-//! - `redis-cli: option` is passed to redis-cli
+//! - A command at the end of a block goes on waiting if the page continues in another terminal. Its output is compared
+//!   when its wait ends, and need not be shown.
+//! - `<fence>` in a command is the fence of the last grant that the page has shown.
 
-use std::fs::{self, File, Permissions};
+use std::fs::{self, Permissions};
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use crate::support::page::Block;
-use dlock_testkit::{Server, wait_for};
-use tempfile::TempDir;
+use crate::support::page::{Block, Page};
+use dlock_testkit::{Client, Server, wait_for};
+use tempfile::{NamedTempFile, TempDir};
 
-use super::output_match::Fences;
+use super::output_match::{Fences, first_fence};
 use super::{SHOWN_PORT, is_installed, workspace_binary};
 
 /// Prompt of redis-cli on the pages.
 const CLI_PROMPT: &str = "127.0.0.1:7379> ";
 /// Prompt of a shell on the pages.
 const SHELL_PROMPT: &str = "$ ";
-
-/// Replays the blocks of one page in order, on one server.
-pub struct Session {
-    server: Server,
-    directory: TempDir,
-    fences: Fences,
-    waiting: Vec<Child>,
-}
+/// What a reader replaces in a command.
+const FENCE_PLACEHOLDER: &str = "<fence>";
 
 /// A command and its output on the page.
 #[derive(Debug, PartialEq)]
@@ -46,22 +39,16 @@ pub fn is_transcript(block: &Block) -> bool {
     block.code.starts_with(CLI_PROMPT) || block.code.starts_with(SHELL_PROMPT)
 }
 
+/// Whether the reader types this block in a terminal of its own.
+fn is_in_another_terminal(block: &Block) -> bool {
+    block.introduction.contains("terminal")
+}
+
 /// The command line client of the server.
 pub fn redis_cli() -> Option<&'static str> {
     ["redis-cli", "valkey-cli"]
         .into_iter()
         .find(|name| is_installed(name))
-}
-
-/// Installs a wrapper of redis-cli that formats output in a pipe as on a terminal.
-fn install_redis_cli_wrapper(directory: &Path) {
-    let program = directory.join("redis-cli");
-    let script = format!(
-        "#!/bin/sh\nPATH=${{PATH#*:}} exec {} --no-raw \"$@\"\n",
-        redis_cli().expect("the test checked this")
-    );
-    fs::write(&program, script).expect("a temporary directory is writable");
-    fs::set_permissions(&program, Permissions::from_mode(0o755)).expect("its owner may do that");
 }
 
 fn steps(code: &str) -> Vec<Step> {
@@ -90,117 +77,156 @@ fn steps(code: &str) -> Vec<Step> {
     steps
 }
 
-impl Session {
-    pub fn start() -> Self {
+/// Replays the transcripts of a page. Returns how many there are, and the differences from the page.
+pub fn replay(page: &Page, has_tool: bool) -> (usize, Vec<String>) {
+    let is_replayed = |block: &&Block| is_transcript(block) && (has_tool || block.language != "console");
+    let blocks: Vec<&Block> = page.blocks.iter().filter(is_replayed).collect();
+    if blocks.is_empty() {
+        return (0, Vec::new());
+    }
+    let mut reader = Reader::start();
+    for (number, block) in blocks.iter().enumerate() {
+        reader.place = page.place(block);
+        let next = blocks.get(number + 1);
+        reader.type_block(block, next.is_some_and(|next| is_in_another_terminal(next)));
+    }
+    (blocks.len(), reader.finish())
+}
+
+/// A reader with terminals and a server.
+struct Reader {
+    server: Server,
+    client: Client,
+    directory: TempDir,
+    fences: Fences,
+    /// The fence of the last grant.
+    last_fence: Option<u64>,
+    waiting: Vec<Waiting>,
+    /// The block that is typed.
+    place: String,
+    differences: Vec<String>,
+}
+
+/// A command that waits in its own terminal.
+struct Waiting {
+    step: Step,
+    place: String,
+    cli: RedisCli,
+}
+
+/// A redis-cli that runs. Killed when it is dropped.
+struct RedisCli {
+    child: Child,
+    output: NamedTempFile,
+}
+
+impl Reader {
+    fn start() -> Self {
         let directory = TempDir::with_prefix("dlock-docs-").expect("a temporary directory can be made");
         install_redis_cli_wrapper(directory.path());
+        let server = Server::start();
         Self {
-            server: Server::start(),
+            client: server.client(),
+            server,
             directory,
             fences: Fences::default(),
+            last_fence: None,
             waiting: Vec::new(),
+            place: String::new(),
+            differences: Vec::new(),
         }
     }
 
-    /// Replays a block. Returns the differences from the page.
-    pub fn differences(&mut self, block: &Block) -> Vec<String> {
-        for note in &block.notes {
-            match note.split_once(": ") {
-                Some(("run", command)) => _ = self.redis_cli_now(&[], command),
-                Some(("wait", command)) => {
-                    let waiter = self.start_waiting(&[], command);
-                    self.waiting.push(waiter);
-                }
-                _ => {}
-            }
+    fn type_block(&mut self, block: &Block, continues_in_another_terminal: bool) {
+        let mut steps = steps(&block.code).into_iter().peekable();
+        while let Some(step) = steps.next() {
+            let may_wait = steps.peek().is_none() && continues_in_another_terminal;
+            self.perform(step, may_wait);
+            self.compare_ended();
         }
-        let steps = steps(&block.code);
-        let differences = steps.iter().enumerate().filter_map(|(number, step)| {
-            let actual = self.perform(block, number, step);
-            let difference = self.fences.difference(&step.shown, &actual)?;
-            Some(format!("{}\n{difference}\nfull output:\n{actual}", step.command))
-        });
-        differences.collect()
     }
 
-    fn perform(&mut self, block: &Block, number: usize, step: &Step) -> String {
-        let options: Vec<&str> = block.notes("redis-cli").collect();
-        let meanwhile: Vec<&str> = block.notes("meanwhile").collect();
-        let command = self.fences.substitute(&step.command);
+    fn perform(&mut self, step: Step, may_wait: bool) {
+        let fence = self
+            .last_fence
+            .map_or_else(String::new, |fence| fence.to_string());
+        let command = step.command.replace(FENCE_PLACEHOLDER, &fence);
+        let place = self.place.clone();
         if step.is_shell {
-            self.shell(&command)
-        } else if command.starts_with("PSUBSCRIBE") {
-            self.listen(&command, &meanwhile, step.shown.lines().count())
-        } else if number == 0 && !meanwhile.is_empty() {
-            let waiter = self.start_waiting(&options, &command);
-            for command in meanwhile {
-                self.redis_cli_now(&[], command);
-            }
-            output_of(waiter)
-        } else {
-            self.redis_cli_now(&options, &command)
+            let actual = self.shell(&command);
+            return self.compare(&step, &place, &actual);
         }
-    }
-
-    /// The output of redis-cli for a command.
-    fn redis_cli_now(&self, options: &[&str], command: &str) -> String {
-        output_of(self.redis_cli(options, command))
-    }
-
-    /// Starts a redis-cli with a command that waits in the queue of its lock.
-    fn start_waiting(&self, options: &[&str], command: &str) -> Child {
-        let words: Vec<&str> = command.split_whitespace().collect();
-        let (key, owner) = (words[1], words[2]);
-        let mut client = self.server.client();
-        let replaced = client.queue(key).iter().filter(|waiter| *waiter == owner).count();
-        let calls =
-            |client: &mut dlock_testkit::Client| client.server_info("commandstats", "cmdstat_dlock.acquire");
-        let before = calls(&mut client);
-        let child = self.redis_cli(options, command);
-        wait_for("the waiter in the queue", || {
-            let owners = client.queue(key);
-            let own = owners.iter().filter(|waiter| *waiter == owner).count();
-            own > replaced || (own == replaced && own > 0 && calls(&mut client) != before)
+        let before = self.waiting_at_server();
+        let mut cli = RedisCli::start(self.server.port(), &command);
+        let awaited = format!("{place}: the reply to `{command}`, or another terminal on the page");
+        wait_for(&awaited, || {
+            cli.has_exited() || (may_wait && self.waiting_at_server() > before)
         });
-        child
-    }
-
-    fn redis_cli(&self, options: &[&str], command: &str) -> Child {
-        let mut child = Command::new(redis_cli().expect("the test checked this"))
-            .args(["--no-raw", "-p", &self.server.port().to_string()])
-            .args(options)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("redis-cli can be run");
-        let mut input = child.stdin.take().expect("it is a pipe");
-        writeln!(input, "{command}").expect("redis-cli reads");
-        child
-    }
-
-    /// The keyspace events that redis-cli prints. The page abbreviates the reply to the subscription as `...`.
-    fn listen(&self, command: &str, meanwhile: &[&str], lines: usize) -> String {
-        let mut client = self.server.client();
-        let output = self.directory.path().join("events");
-        let file = File::create(&output).expect("a temporary directory is writable");
-        let mut child = Command::new(redis_cli().expect("the test checked this"))
-            .args(["--no-raw", "-p", &self.server.port().to_string()])
-            .args(command.split_whitespace())
-            .stdout(file)
-            .spawn()
-            .expect("redis-cli can be run");
-        wait_for("the subscription", || client.ask::<i64>("PUBSUB NUMPAT") > 0);
-        for command in meanwhile {
-            self.redis_cli_now(&[], command);
+        if cli.has_exited() {
+            self.compare(&step, &place, &cli.output());
+        } else {
+            self.waiting.push(Waiting { step, place, cli });
         }
-        // "Reading messages..." and three lines of the reply.
-        let all_lines = 4 + lines - 1;
-        let text = || fs::read_to_string(&output).expect("the file was created above");
-        wait_for("the events", || text().lines().count() >= all_lines);
-        child.kill().expect("redis-cli runs until it is killed");
-        let _ = child.wait();
-        let events: Vec<String> = text().lines().skip(4).map(str::to_owned).collect();
-        format!("...\n{}", events.join("\n"))
+    }
+
+    /// Compares what a step printed with the page.
+    fn compare(&mut self, step: &Step, place: &str, actual: &str) {
+        let shown = without_duration(&step.shown);
+        if let Some(difference) = self.fences.difference(&shown, actual) {
+            let command = &step.command;
+            self.differences.push(format!(
+                "{place}: {command}\n{difference}\nfull output:\n{actual}"
+            ));
+        }
+        if let Some(problem) = unlike_a_terminal(step) {
+            self.differences
+                .push(format!("{place}: {}\n{problem}", step.command));
+        }
+        if step.command.contains("DLOCK.ACQUIRE ") {
+            self.last_fence = first_fence(actual).or(self.last_fence);
+        }
+    }
+
+    /// Compares the commands that no longer wait, now that the server has replied to the last step.
+    fn compare_ended(&mut self) {
+        let still_waiting = self.waiting_at_server();
+        while self.waiting.len() > still_waiting {
+            let mut ended = None;
+            wait_for("the end of a wait", || {
+                ended = self
+                    .waiting
+                    .iter_mut()
+                    .position(|waiting| waiting.cli.has_exited());
+                ended.is_some()
+            });
+            let waiting = self.waiting.remove(ended.expect("it was waited for"));
+            self.compare_waited(&waiting);
+        }
+    }
+
+    fn compare_waited(&mut self, Waiting { step, place, cli }: &Waiting) {
+        if !step.shown.is_empty() {
+            self.compare(step, place, &cli.output());
+        }
+    }
+
+    /// How many clients of the server wait.
+    fn waiting_at_server(&mut self) -> usize {
+        let blocked = self.client.server_info("clients", "blocked_clients");
+        blocked.parse().expect("a number")
+    }
+
+    /// What the page shows of commands that still wait must have been printed.
+    fn finish(mut self) -> Vec<String> {
+        for waiting in std::mem::take(&mut self.waiting) {
+            let lines = without_duration(&waiting.step.shown).lines().count();
+            let Waiting { step, place, .. } = &waiting;
+            wait_for(&format!("{place}: the output of `{}`", step.command), || {
+                waiting.cli.output().lines().count() >= lines
+            });
+            self.compare_waited(&waiting);
+        }
+        self.differences
     }
 
     /// Output and errors of a shell command. The tool is in PATH, the server at the address of the page.
@@ -227,46 +253,109 @@ impl Session {
     }
 }
 
-/// The output of a redis-cli, once it has exited.
-fn output_of(mut child: Child) -> String {
-    wait_for("the exit of redis-cli", || {
-        child.try_wait().is_ok_and(|status| status.is_some())
-    });
-    let output = child.wait_with_output().expect("redis-cli has exited");
-    let text = String::from_utf8_lossy(&output.stdout);
-    // redis-cli prints an empty line after an error, and the duration of slow commands: `(0.98s)`.
-    let lines = text.trim_end().lines().filter(|line| !is_duration(line));
-    let lines: Vec<&str> = lines.collect();
-    lines.join("\n")
+/// Installs a wrapper of redis-cli that formats output in a pipe as on a terminal.
+fn install_redis_cli_wrapper(directory: &Path) {
+    let program = directory.join("redis-cli");
+    let script = format!(
+        "#!/bin/sh\nPATH=${{PATH#*:}} exec {} --no-raw \"$@\"\n",
+        redis_cli().expect("the test checked this")
+    );
+    fs::write(&program, script).expect("a temporary directory is writable");
+    fs::set_permissions(&program, Permissions::from_mode(0o755)).expect("its owner may do that");
 }
 
-fn is_duration(line: &str) -> bool {
-    let seconds = line.strip_prefix('(').and_then(|line| line.strip_suffix("s)"));
-    seconds.is_some_and(|seconds| seconds.parse::<f64>().is_ok())
-}
+impl RedisCli {
+    /// Starts redis-cli with a command.
+    fn start(port: u16, command: &str) -> Self {
+        let output = NamedTempFile::new().expect("a temporary file can be made");
+        let mut child = Command::new(redis_cli().expect("the test checked this"))
+            .args(["--no-raw", "-p", &port.to_string()])
+            .stdin(Stdio::piped())
+            .stdout(output.reopen().expect("the file is there"))
+            .spawn()
+            .expect("redis-cli can be run");
+        let mut input = child.stdin.take().expect("it is a pipe");
+        writeln!(input, "{command}").expect("redis-cli reads");
+        Self { child, output }
+    }
 
-impl Drop for Session {
-    fn drop(&mut self) {
-        for child in &mut self.waiting {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
+    fn has_exited(&mut self) -> bool {
+        self.child.try_wait().is_ok_and(|status| status.is_some())
+    }
+
+    /// What it has printed until now.
+    fn output(&self) -> String {
+        let printed = fs::read_to_string(self.output.path()).expect("redis-cli prints text");
+        without_duration(printed.trim_end())
     }
 }
 
-#[test]
-fn transcript_is_split_into_commands_and_output() {
-    let step = |is_shell, command: &str, shown: &str| Step {
-        is_shell,
-        command: command.into(),
-        shown: shown.into(),
-    };
-    assert_eq!(
-        steps("127.0.0.1:7379> A b\nx\ny\n127.0.0.1:7379> C\n$ d \\\n  e\nz\n"),
-        [
-            step(false, "A b", "x\ny\n"),
-            step(false, "C", ""),
-            step(true, "d \\\n  e", "z\n")
-        ]
-    );
+impl Drop for RedisCli {
+    fn drop(&mut self) {
+        // It may have exited.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// An output without the line in which redis-cli says how long a slow command took: `(0.98s)`.
+fn without_duration(output: &str) -> String {
+    let lines = output.lines().filter(|line| duration_s(line).is_none());
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// The seconds in a line such as `(0.98s)`.
+fn duration_s(line: &str) -> Option<f64> {
+    line.strip_prefix('(')?.strip_suffix("s)")?.parse().ok()
+}
+
+/// What a reader would see otherwise: the fences of his server, and how long a command took that waited.
+fn unlike_a_terminal(step: &Step) -> Option<String> {
+    if first_fence(&step.command).is_some() {
+        return Some(format!("the reader has another fence: write {FENCE_PLACEHOLDER}"));
+    }
+    let waited_ms = step
+        .shown
+        .lines()
+        .find_map(|line| line.strip_prefix("4) (integer) "))?;
+    let waited_ms: f64 = waited_ms.parse().ok()?;
+    let shown_s = step.shown.lines().find_map(duration_s);
+    let is_shown = shown_s.is_some_and(|shown_s| (shown_s - waited_ms / 1000.0).abs() < 0.1);
+    (waited_ms >= 500.0 && !is_shown && !step.is_shell)
+        .then(|| format!("redis-cli prints after it: ({:.2}s)", waited_ms / 1000.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn step(is_shell: bool, command: &str, shown: &str) -> Step {
+        Step {
+            is_shell,
+            command: command.into(),
+            shown: shown.into(),
+        }
+    }
+
+    #[test]
+    fn transcript_is_split_into_commands_and_output() {
+        assert_eq!(
+            steps("127.0.0.1:7379> A b\nx\ny\n127.0.0.1:7379> C\n$ d \\\n  e\nz\n"),
+            [
+                step(false, "A b", "x\ny\n"),
+                step(false, "C", ""),
+                step(true, "d \\\n  e", "z\n")
+            ]
+        );
+    }
+
+    #[test]
+    fn fence_in_a_command_and_missing_duration_are_told() {
+        assert!(unlike_a_terminal(&step(false, "DLOCK.GUARD a b 186715812864001", "")).is_some());
+        assert!(unlike_a_terminal(&step(false, "DLOCK.GUARD a b <fence>", "")).is_none());
+        let reply = "1) (integer) 186715812864001\n2) (integer) 1\n3) (integer) 3000\n4) (integer) ";
+        let told = |end: &str| unlike_a_terminal(&step(false, "A", &format!("{reply}{end}"))).is_some();
+        assert!(told("2980\n") && told("2980\n(1.20s)\n"));
+        assert!(!told("2980\n(2.98s)\n") && !told("0\n"));
+    }
 }

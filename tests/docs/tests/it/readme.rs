@@ -1,0 +1,114 @@
+//! README.md is short, and its lines in each language hold a lock.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use dlock_testkit::{Server, skip};
+use tempfile::TempDir;
+
+use crate::support::page::{self, Page};
+use crate::support::{client_libraries, run};
+
+const MAX_LINES: usize = 120;
+
+#[test]
+fn readme_has_at_most_120_lines() {
+    let text = fs::read_to_string(page::root().join("README.md")).expect("there is a README");
+    let lines = text.lines().count();
+    assert!(lines <= MAX_LINES, "README.md has {lines} lines");
+}
+
+/// The lines of README.md in that language.
+fn lines_in(language: &str) -> String {
+    let readme = Page::read(Path::new("README.md"));
+    let mut blocks = readme.blocks.into_iter();
+    let block = blocks.find(|block| block.language == language);
+    block
+        .unwrap_or_else(|| panic!("README.md has no lines in {language}"))
+        .code
+}
+
+#[test]
+fn rust_lines_of_readme_stand_in_the_first_example() {
+    let example = fs::read_to_string(page::root().join("client/examples/first.rs")).expect("it is there");
+    for line in lines_in("rust,ignore").lines() {
+        assert!(example.contains(line), "not in client/examples/first.rs: {line}");
+    }
+}
+
+/// Runs a program that holds `orders:42` once, calls its function with the order and the fence, and releases the lock.
+fn assert_holds_the_lock(server: &Server, program: &mut Command, directory: &Path) {
+    let printed = run(program, directory).expect("the program succeeds");
+    let mut client = server.client();
+    let expected = format!("42 {}\n", client.stat("dlock_fence_known"));
+    assert_eq!(printed, expected, "the order, and the fence of the only grant");
+    assert_eq!(client.stat("dlock_acquired"), 1);
+    assert_eq!(client.stat("dlock_released"), 1);
+}
+
+#[test]
+fn python_lines_of_readme_hold_a_lock() {
+    let packages = match client_libraries::python() {
+        Ok(packages) => packages,
+        Err(reason) => return skip(&format!("redis-py cannot be installed: {reason}")),
+    };
+    let (server, directory) = (Server::start(), TempDir::new().expect("a temporary directory"));
+    let program = format!(
+        "import redis\nr = redis.Redis(port={})\nowner = 'alice'\nship_order = print\n{}",
+        server.port(),
+        lines_in("python")
+    );
+    fs::write(directory.path().join("readme.py"), program).expect("the directory is writable");
+    let mut python = Command::new("python3");
+    assert_holds_the_lock(
+        &server,
+        python.env("PYTHONPATH", packages).arg("readme.py"),
+        directory.path(),
+    );
+}
+
+#[test]
+fn go_lines_of_readme_hold_a_lock() {
+    let module = match client_libraries::go() {
+        Ok(module) => module,
+        Err(reason) => return skip(&format!("go-redis cannot be installed: {reason}")),
+    };
+    let (server, directory) = (Server::start(), TempDir::new().expect("a temporary directory"));
+    for file in ["go.mod", "go.sum"] {
+        fs::copy(module.join(file), directory.path().join(file)).expect("`go get` created it");
+    }
+    let program = format!(
+        "package main\nimport (\"context\"; \"fmt\"; \"github.com/redis/go-redis/v9\")\nfunc main() {{\nctx, owner, \
+         shipOrder := context.Background(), \"alice\", fmt.Println\nr := redis.NewClient(&redis.Options{{Addr: \
+         \"127.0.0.1:{}\"}})\n{}if err != nil {{ panic(err) }}\n}}\n",
+        server.port(),
+        lines_in("go")
+    );
+    fs::write(directory.path().join("readme.go"), program).expect("the directory is writable");
+    let mut go = Command::new("go");
+    assert_holds_the_lock(
+        &server,
+        go.args(["run", "-mod=mod", "readme.go"]),
+        directory.path(),
+    );
+}
+
+#[test]
+fn javascript_lines_of_readme_hold_a_lock() {
+    let packages = match client_libraries::node() {
+        Ok(packages) => packages,
+        Err(reason) => return skip(&format!("ioredis cannot be installed: {reason}")),
+    };
+    let server = Server::start();
+    // Node.js searches for modules beside the program.
+    let directory = TempDir::with_prefix_in("run-", &packages).expect("the directory is writable");
+    let program = format!(
+        "import {{ Redis }} from \"ioredis\";\nconst r = new Redis({});\nconst owner = \"alice\";\nconst shipOrder = \
+         console.log;\n{}r.disconnect();\n",
+        server.port(),
+        lines_in("javascript")
+    );
+    fs::write(directory.path().join("readme.mjs"), program).expect("the directory is writable");
+    assert_holds_the_lock(&server, Command::new("node").arg("readme.mjs"), directory.path());
+}
