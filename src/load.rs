@@ -41,7 +41,7 @@ fn register(ctx: &mut Ctx<'_>, has_arguments: bool) -> Result<(), &'static str> 
     }
     if !config::register(ctx) {
         return Err(
-            "dlock does not take the value of a setting, named above: correct 'dlock.<name> <value>' in redis.conf, \
+            "dlock rejects the value of a setting, named above: correct 'dlock.<name> <value>' in redis.conf, \
              or in MODULE LOADEX ... CONFIG dlock.<name> <value>",
         );
     }

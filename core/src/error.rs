@@ -131,32 +131,32 @@ impl fmt::Display for Error {
             Self::UnknownOption { option, syntax } => {
                 return write!(f, "unknown option '{option}', the syntax is: {syntax}");
             }
-            Self::Repeated(option) => return write!(f, "{option} is given twice, give it once"),
-            Self::MissingValue(option) => return write!(f, "{option} needs a value after it"),
-            Self::Conflict(a, b) => return write!(f, "{a} and {b} exclude each other, give one of them"),
+            Self::Repeated(option) => return write!(f, "{option} may be given only once"),
+            Self::MissingValue(option) => return write!(f, "{option} requires a value"),
+            Self::Conflict(a, b) => return write!(f, "{a} and {b} are mutually exclusive: use only one of them"),
             Self::Number { what, min, max } => {
                 return write!(f, "value is not an integer or out of range: {what} must be {min} to {max}");
             }
-            Self::Length { what, max } => return write!(f, "{what} must have 1 to {max} bytes"),
+            Self::Length { what, max } => return write!(f, "{what} must be 1 to {max} bytes long"),
             Self::Upgrade(held) => return write_upgrade(f, *held),
             Self::TooManyRequestIds(max) => {
                 let advice = "release one, or omit REQID";
                 return write!(f, "this owner already has {max} holds with a REQID on this lock: {advice}");
             }
-            Self::TooManyHolds => "this owner has reached the maximum number of holds: release first",
-            Self::FencesUsedUp => "the fencing tokens of this server are exhausted: use a server without its data",
+            Self::TooManyHolds => "this owner has reached the maximum number of holds: release one first",
+            Self::FencesUsedUp => "this server has used up its fencing tokens: move the locks to a new, empty server",
             Self::NoQuorum => {
-                "MINFENCE must not be used here: set dlock.quorum yes if this is one of several independent servers"
+                "MINFENCE is disabled on this server: set dlock.quorum yes if it is a member of a quorum"
             }
             Self::FenceTooLarge(max) => {
                 let bound = "this server's clock plus its startup grace period";
-                return write!(f, "MINFENCE must not exceed {max}, {bound}: correct the clocks of the servers");
+                return write!(f, "MINFENCE must be at most {max}, {bound}: synchronize the clocks of the servers");
             }
             Self::RaiseOfShared => {
                 "only the fence of a holder with limit 1 can be raised: release the lock and acquire it with that limit"
             }
             Self::NotHeld => {
-                "nobody holds the lock, its lease expired or it was released: stop the work that relies on it"
+                "nobody holds the lock (its lease expired or it was released): stop the work that relies on it"
             }
             Self::NotOwner => {
                 "another owner holds the lock, this one does not: stop the work that relies on it"
@@ -165,7 +165,7 @@ impl fmt::Display for Error {
                 "this owner does not hold the lock under the given fence: stop the work that relies on that fence"
             }
             Self::StaleRequestId => {
-                "this owner holds the lock, but not by the given REQID: stop the work that relies on that request"
+                "this owner holds the lock, but not under the given REQID: stop the work that relies on that request"
             }
             Self::Grace(ms) => {
                 return write!(f, "a grace period after a start or a failover ends in {ms} ms: try again then");
@@ -179,20 +179,21 @@ impl fmt::Display for Error {
             }
             Self::QueueFull(Full::Lock(max)) => {
                 let setting = "dlock.max-waiters-per-lock";
-                return write!(f, "{max} requests are waiting for this lock, which is {setting}: try again later");
+                return write!(f, "{max} requests already wait for this lock, the maximum set by {setting}: try again later");
             }
             Self::QueueFull(Full::Server(max)) => {
                 let counted = "waiters, unacknowledged answers and inboxes";
-                return write!(f, "{max} {counted} are here, which is dlock.max-waiters: try again later");
+                return write!(f, "this server has {max} {counted}, the maximum set by dlock.max-waiters: try again later");
             }
             Self::NoInbox => {
-                "no such inbox, or one that has ended, or an old cursor: use DLOCK.GRANTS with cursor 0, then repeat what waits"
+                "the inbox does not exist or has ended, or the cursor is old: use DLOCK.GRANTS with cursor 0, \
+                 then repeat the waiting requests"
             }
-            Self::BusyInbox => "this inbox is in use already: use another name, a random one",
+            Self::BusyInbox => "this inbox is already in use: use another, random name",
             Self::ForeignInbox => {
-                "this inbox was made by another ACL user or in another database: use a name of your own, a random one"
+                "this inbox belongs to another ACL user or another database: use another, random name"
             }
-            Self::QueueWithoutId => "QUEUE needs REQID, by which its answer is known",
+            Self::QueueWithoutId => "QUEUE requires REQID, which identifies its answer",
             Self::Replaced => "replaced by a request with the same REQID",
             Self::Deadlock(cycle) => return cycle.fmt(f),
             Self::InvalidEncoding => "the change is not in an encoding that this version of the module supports",
@@ -225,13 +226,14 @@ mod tests {
     fn error_text_always_gives_advice() {
         let advice = [
             "the syntax is",
-            "give ",
-            "needs",
+            "only once",
+            "requires",
             "must",
             "release",
-            "acquire it",
             "stop",
             "use ",
+            "set ",
+            "move ",
             "try again",
         ];
         let (what, min, max) = ("lease-ms", 1, 2);

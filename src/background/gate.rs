@@ -53,7 +53,7 @@ impl GrantGate {
                 },
                 Location::Elsewhere { slot, address } => Self::Elsewhere(format!("MOVED {slot} {address}")),
                 Location::Here | Location::Unknown => {
-                    Self::Unavailable("TRYAGAIN the slot of this key is on the move, try again".to_owned())
+                    Self::Unavailable("TRYAGAIN the slot of this key is being migrated: try again".to_owned())
                 }
             },
         }

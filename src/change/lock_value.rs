@@ -204,10 +204,10 @@ impl DataType for LockValue {
 pub fn check_plausible(state: &ModuleState, fence: Fence, lease_ms: u64) -> Result<(), &'static str> {
     if !state.server.fences.is_plausible(fence, clock::wall_clock()) {
         Err(
-            "a lock with a fencing token more than a year ahead of this server's, rejected: check the clocks of both",
+            "rejected a lock whose fencing token is more than a year ahead of this server's: check the clocks of both",
         )
     } else if lease_ms > config::MAX_MS.unsigned_abs() {
-        Err("a lock with a lease of more than ten years, rejected: no server grants that")
+        Err("rejected a lock with a lease of more than ten years: no server grants that")
     } else {
         Ok(())
     }

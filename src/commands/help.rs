@@ -4,7 +4,7 @@ use crate::state::error::Error;
 
 /// DLOCK.HELP
 ///
-/// Replies what the HELP subcommands of the server reply: the commands of clients, each with what it does.
+/// Replies what the HELP subcommands of the server reply: the syntax and the summary of each command for clients.
 pub struct Help;
 
 /// The syntax and the summary of each command.
@@ -26,7 +26,7 @@ impl Command for Help {
         name: c"dlock.help",
         flags: c"readonly fast allow-loading allow-stale",
         arity: 1,
-        summary: c"Returns the commands of the module, each with what it does.",
+        summary: c"Returns the syntax and a summary of each command of the module.",
         complexity: c"O(1)",
         key: None,
         arguments: &[],

@@ -63,8 +63,8 @@ impl From<NotRun> for Error {
         match reason {
             NotRun::NoReply => Self::NotRun,
             NotRun::NotInScripts => Self::NotGuarded(
-                "this command: it blocks, runs other commands or is about the connection or the server, \
-                 send it on its own",
+                "commands that block, run other commands, or are about the connection or the server: \
+                 send this one on its own",
             ),
         }
     }
@@ -85,14 +85,16 @@ impl fmt::Display for Error {
             Self::Implausible(reason) => return write!(f, "ERR {reason}"),
             Self::NotGuarded(reason) => return write!(f, "ERR DLOCK.GUARD does not run {reason}"),
             Self::NotRun => {
-                "ERR the server did not run the command, send it without DLOCK.GUARD to see why"
+                "ERR the server did not run the command: send it without DLOCK.GUARD to see why"
             }
             Self::CrossSlot => {
                 "CROSSSLOT the lock and the keys of the command must be in one slot: use a hash tag in their names"
             }
-            Self::TryAgain => "TRYAGAIN the slot of the lock is on the move, and a key of the command may be on either node",
+            Self::TryAgain => {
+                "TRYAGAIN the slot of the lock is being migrated, and a key of the command may be on either node: try again"
+            }
             Self::WrongType => "WRONGTYPE Operation against a key holding the wrong kind of value",
-            Self::ReadOnly => "READONLY locks are granted and released by the primary, ask there",
+            Self::ReadOnly => "READONLY only the primary grants and releases locks: send the request there",
             Self::Internal => "ERR this command is for replication and the append-only file only",
             Self::NotStored => "ERR the server did not store the lock: nothing was granted, see its log and try again",
         })

@@ -61,7 +61,7 @@ impl fmt::Display for Cycle {
         f.write_str(if self.closed_by_request {
             ": release what this owner holds, then try again"
         } else {
-            ": this request would wait for them, try again when a lease or a timeout has let one go"
+            ": this request would wait for them, so try again once a lease or a timeout has broken the cycle"
         })
     }
 }

@@ -86,7 +86,7 @@ fn request_blocked_by_existing_deadlock_gets_its_cycle() {
     assert_eq!(
         rejection(&mut server, "ACQUIRE a alice 60000 BLOCK 0"),
         "bob waits for carol, carol waits for bob: \
-         this request would wait for them, try again when a lease or a timeout has let one go"
+         this request would wait for them, so try again once a lease or a timeout has broken the cycle"
     );
 }
 

@@ -45,11 +45,7 @@ fn module_loadex_with_bad_setting_loads_nothing() {
         module.display()
     ));
     client.assert_error("ERR", "DLOCK.OWNER door");
-    assert!(
-        server
-            .log()
-            .contains("dlock does not take the value of a setting")
-    );
+    assert!(server.log().contains("dlock rejects the value of a setting"));
     let is_expected = !server.log().contains("could not register");
     assert!(is_expected, "no other module is blamed");
     client.ok(&format!(
