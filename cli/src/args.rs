@@ -165,11 +165,11 @@ pub struct RunArgs {
     #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
 
-    /// Do not wait for the lock, and for servers for at most 2s
+    /// Do not wait for the lock, and wait at most 2s for servers
     #[arg(long = "try", conflicts_with = "wait")]
     pub no_wait: bool,
 
-    /// Maximum time to wait for the lock, with connecting: 30s, 1.5s, 500ms, 5m, 2h, 1d; a plain number is seconds
+    /// Maximum time to wait for the lock, including connecting: 30s, 1.5s, 500ms, 5m, 2h, 1d; a plain number is seconds
     /// [default: no limit]
     #[arg(long, value_parser = duration::parse_wait, value_name = "TIME")]
     pub wait: Option<Duration>,
@@ -183,15 +183,15 @@ pub struct RunArgs {
     pub limit: Option<u32>,
 
     /// The lease expires this long after its last renewal: others wait this long if this machine crashes
-    /// [default: 30s, or the longest lease that the server accepts]
+    /// [default: 30s, or the longest lease that the server accepts if that is shorter]
     #[arg(long, value_parser = duration::parse_lease, value_name = "TIME")]
     pub lease: Option<Duration>,
 
-    /// Hold the lock on a majority of these servers, all of the quorum and in the same order everywhere
+    /// Hold the lock on a majority of these servers: name all servers of the quorum, in the same order everywhere
     #[arg(long, value_name = "URL,URL,URL", value_delimiter = ',', conflicts_with_all = ["limit", "at_least"])]
     pub quorum: Vec<String>,
 
-    /// Print nothing while waiting, nor if the lock is not acquired
+    /// Print nothing while waiting or if the lock is not acquired
     #[arg(short, long)]
     pub quiet: bool,
 
@@ -199,11 +199,11 @@ pub struct RunArgs {
     #[arg(long, value_name = "N")]
     pub busy_code: Option<u8>,
 
-    /// Release the lock after this time, and treat the command as if the lock was lost
+    /// Release the lock after this time, and treat the command as if the lock were lost
     #[arg(long, value_parser = duration::parse, value_name = "TIME")]
     pub max_hold: Option<Duration>,
 
-    /// After a command that succeeded, leave the lock held until this time after the grant: for hosts whose clocks differ
+    /// If the command succeeds, keep the lock until at least this long after the grant: for hosts whose clocks differ
     #[arg(long, value_parser = duration::parse, value_name = "TIME")]
     pub at_least: Option<Duration>,
 
@@ -308,7 +308,7 @@ pub struct BreakArgs {
 /// With several URLs, checks that the servers at these addresses meet the conditions of a quorum.
 #[derive(Args, Debug)]
 pub struct DoctorArgs {
-    /// The servers of a quorum, all of them, instead of one deployment
+    /// All servers of a quorum, instead of one deployment
     #[arg(value_name = "URL")]
     pub quorum: Vec<String>,
 

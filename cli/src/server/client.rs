@@ -70,7 +70,7 @@ impl Target {
     pub fn quorum_server(&self) -> Result<Server, Failure> {
         let Endpoints::Node(info) = &self.endpoints else {
             return Err(Failure::usage(
-                "each URL of a quorum must name one server: clusters and Sentinels are no members of a quorum",
+                "each URL of a quorum must name one server: clusters and Sentinels cannot be members of a quorum",
             ));
         };
         Ok(Client::open(info.clone())?.into())

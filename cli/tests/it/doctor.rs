@@ -271,7 +271,7 @@ fn isolated_primary_is_compared_with_what_sentinels_wait_for() {
     client.config_set("min-replicas-to-write", "1");
     client.config_set("min-replicas-max-lag", "8");
     tool(&["-u", &url, "doctor"])
-        .shows("min-replicas-max-lag is 8 s, and Sentinel takes a primary for down after 2000 ms");
+        .shows("min-replicas-max-lag is 8 s, and Sentinel considers a primary down after 2000 ms");
 }
 
 #[test]

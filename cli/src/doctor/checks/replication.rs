@@ -63,7 +63,7 @@ pub fn min_replicas(facts: &Facts) -> Option<Finding> {
     }
     let lag_s = facts.setting("min-replicas-max-lag")?;
     let down_after = facts.down_after_ms.map_or(String::new(), |ms| {
-        format!(", and Sentinel takes a primary for down after {ms} ms")
+        format!(", and Sentinel considers a primary down after {ms} ms")
     });
     let failover_ms = facts.down_after_ms.unwrap_or(FAILOVER_MS);
     if lag_s == 0 || lag_s.saturating_mul(1000) >= failover_ms {
