@@ -198,11 +198,11 @@ pub fn fenced(key: impl ToSingleRedisArg, owner: impl ToSingleRedisArg, fence: u
 
 /// How to send one of the five commands, and its reply.
 ///
-/// Of a pipeline, the reply is what the redis-rs type says: `Option<`[`Grant`]`>` of [`Acquire`], `u64` of [`Release`],
-/// the milliseconds that remain of [`Extend`], `Option<`[`Owner`]`>` and `Option<`[`LockInfo`]`>`.
+/// In a pipeline, read the replies as these types: `Option<`[`Grant`]`>` for [`Acquire`], `u64` for [`Release`] and for
+/// [`Extend`] (the milliseconds that remain), `Option<`[`Owner`]`>` and `Option<`[`LockInfo`]`>` for the others.
 pub trait Command: Into<Cmd> {
-    /// `None` of [`Acquire`]: the lock was not granted. Of [`GetOwner`]: it is free. Of [`GetInfo`]: it is free and nobody
-    /// waits.
+    /// `None` for [`Acquire`]: the lock was not granted. For [`GetOwner`]: it is free. For [`GetInfo`]: it is free and
+    /// nobody waits.
     type Reply: From<Self::Wire>;
     #[doc(hidden)]
     type Wire: FromRedisValue;
@@ -451,7 +451,7 @@ pub struct WaiterInfo {
     pub waited: Duration,
     /// The timeout of the request; `None` if it has none.
     pub timeout: Option<Duration>,
-    /// Whether it waits without a connection (QUEUE): its answer goes to an inbox. False if an older server does not tell.
+    /// Whether it waits without a connection (QUEUE): its answer goes to an inbox. False if an older server does not say.
     pub is_queued: bool,
 }
 

@@ -28,7 +28,7 @@ pub enum Error {
         last_for: Duration,
     },
     /// Waiting would never end: each of the named owners waits for the next one. Nothing was queued.
-    #[error("waiting would be a deadlock, release a lock first: {0}")]
+    #[error("waiting would deadlock: {0}")]
     Deadlock(String),
     /// Too many requests wait for this lock, or for all locks of the server.
     #[error("the queue is full: {0}")]
@@ -49,14 +49,14 @@ pub enum Error {
     #[cfg(feature = "replicas")]
     #[error("only {acknowledged} of {needed} servers acknowledged the lock in time, so it was released")]
     Unreplicated {
-        /// How many replicas had to acknowledge it; with `fsynced`, the primary counts, too.
+        /// How many replicas had to acknowledge it; with `fsynced`, the primary counts too.
         needed: u32,
         /// How many did.
         acknowledged: u32,
     },
-    /// The release was sent, but no reply tells whether it ended the hold, or a loss before it. The lock is free when its
-    /// lease expires at the latest.
-    #[error("no reply confirmed the release, the lock is free when its lease expires at the latest: {0}")]
+    /// The release was sent, but no reply says whether it ended the hold, or an earlier loss did. The lock is free once its
+    /// lease expires.
+    #[error("no reply confirmed the release, but the lock is free once its lease expires: {0}")]
     Unconfirmed(#[source] Box<Self>),
     /// An invalid address, option or use: what is wrong with it.
     #[error("{0}")]
@@ -64,7 +64,7 @@ pub enum Error {
     /// Any other error, of the connection or of the server.
     #[error("{}", At(.server, .error))]
     Redis {
-        /// The address of the server, without credentials, as far as known: for errors of your own connections it is not.
+        /// The address of the server, without credentials, if known: it is not for errors of your own connections.
         server: Option<Arc<str>>,
         /// The error.
         #[source]

@@ -52,7 +52,7 @@ pub enum EventKind {
     RenewedAgain,
     /// The lock is not held any more.
     Ended {
-        /// How that came about.
+        /// How it ended.
         how: End,
         /// How long it was held.
         held: Duration,
@@ -72,7 +72,7 @@ pub enum End {
     },
     /// It was lost.
     Lost(Lost),
-    /// Its release failed, or no reply confirmed it. The lock is free when its lease expires at the latest.
+    /// Its release failed, or no reply confirmed it. The lock is free once its lease expires.
     Unconfirmed(Error),
 }
 

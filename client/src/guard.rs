@@ -22,8 +22,8 @@ use crate::request::{Held, Operation};
 /// at most 100 ms: see [`Locks::shutdown`](crate::Locks::shutdown).
 ///
 /// A guard is lost when its lease may have expired: then [`Guard::lost`] resolves and [`Guard::token`] is cancelled. Stop
-/// the work then, because others may get the lock. A process that was paused notices that late; only a resource that
-/// rejects a smaller [`Guard::fence`] than it has seen is safe against that; data on the same server is, if it is written
+/// the work then, because others may get the lock. A process that was paused notices that late. Only a resource that
+/// rejects a smaller [`Guard::fence`] than it has seen is safe against that, and data on the same server that is written
 /// with [`Guard::query`] or [`Guard::fenced`].
 #[must_use = "a guard that is dropped immediately releases the lock immediately"]
 pub struct Guard {
@@ -80,12 +80,12 @@ impl Guard {
         self.held.token.child_token()
     }
 
-    /// A fenced write: `command`, which the server runs only if this guard's lock is held in that very moment. A process
-    /// that was paused past the end of its lease can thus not write after the next holder.
+    /// A fenced write: `command`, which the server runs only if this guard's lock is held at that moment. So a process
+    /// that was paused past the end of its lease cannot write after the next holder.
     ///
     /// It goes over the connection of the locks, which later requests share: it must not block. In a cluster, lock and
-    /// data must share a hash tag: `{acct:7}:lock`, `{acct:7}`. The command is sent once. Without a reply, within the
-    /// response timeout, it may have run.
+    /// data must share a hash tag: `{acct:7}:lock`, `{acct:7}`. The command is sent once. If no reply arrives within
+    /// the response timeout, it may have run.
     ///
     /// ```no_run
     /// # async fn transfer(guard: redis_dlock_client::Guard) -> Result<(), redis_dlock_client::Error> {
@@ -187,9 +187,9 @@ impl Guard {
     /// # Errors
     ///
     /// [`Error::Lost`]: the lock was, or may have been, lost before the release: its lease expired, an administrator
-    /// deleted it, or the server lost its data. [`Error::Unconfirmed`]: a reply was lost, and the server does not know the
-    /// hold any more: either the release or a loss ended it. In a cluster, whose connections send requests again on their
-    /// own, a loss that nothing else has revealed is also reported as unconfirmed. [`Error::Redis`]: the server could not
+    /// deleted it, or the server lost its data. [`Error::Unconfirmed`]: a reply was lost, and the server no longer knows
+    /// the hold: either the release or a loss ended it. In a cluster, whose connections send requests again on their own,
+    /// a loss that nothing else has revealed is also reported as unconfirmed. [`Error::Redis`]: the server could not
     /// be reached, or rejected the release, for too few replicas for instance.
     pub async fn release(mut self) -> Result<(), Error> {
         self.is_given_up = true;

@@ -45,8 +45,8 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// How long to wait for a connection, and for a reply. After a lost connection requests are sent again, for three
-    /// times as long in all; an acquisition that waits, until it is granted; a release, until the lease ends. Default:
+    /// How long to wait for a connection, and for a reply. After a lost connection, requests are sent again for three
+    /// times as long in all, an acquisition that waits until it is granted, and a release until the lease ends. Default:
     /// 1 s.
     pub fn response_timeout(mut self, timeout: Duration) -> Self {
         self.response_timeout = timeout;
@@ -74,9 +74,8 @@ impl Settings {
 }
 
 impl Locks {
-    /// The locks of the server at an URL, as redis-rs has it: `redis://`, `rediss://`, `unix://`; or of a
-    /// [`redis::Client`], `ClusterClient` or `SentinelClient`. Nothing is sent yet: the first request finds out whether
-    /// the server is there.
+    /// The locks of the server at a URL of redis-rs (`redis://`, `rediss://` or `unix://`), or of a [`redis::Client`],
+    /// `ClusterClient` or `SentinelClient`. Nothing is sent yet: the first request finds out whether the server is there.
     ///
     /// # Errors
     ///
@@ -134,7 +133,7 @@ impl Locks {
         self.handle.query(cmd("PING"), true, limit).await.map(drop)
     }
 
-    /// Resolves when all locks that were given up are released.
+    /// Resolves when all releases in the background are done.
     ///
     /// Call it at the end of a graceful shutdown, after all tasks have ended: guards that are dropped are released in the
     /// background. A program that does not call it waits for that too when it ends, for at most 100 ms.
@@ -223,7 +222,7 @@ impl Lock {
         self
     }
 
-    /// How long [`Lock::acquire`] waits. Default: without a limit. `tokio::time::timeout` does the same; this one says in
+    /// How long [`Lock::acquire`] waits. Default: no limit. `tokio::time::timeout` does the same; this one says in
     /// [`Error::Timeout`] what the server said last, and for how long.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
@@ -251,12 +250,12 @@ impl Lock {
     }
 
     /// The lock stays taken for this time after the grant, even if it is released before, so that a job that several hosts
-    /// start is done once in a period. Work that takes longer keeps the lock until it ends. A guard that is dropped, and
+    /// start runs once per period. Work that takes longer keeps the lock until it ends. A guard that is dropped, and
     /// a [`Lock::try_run`] whose work fails, release it at once. Default: none.
     ///
-    /// The lease ends at that time. Only if less than 1 s was left, or the lease had to be renewed beyond it because two
-    /// thirds of it were over, a release in the background ends it then; a process that ends before leaves the lock to its
-    /// lease.
+    /// The lease ends at that time. If less than 1 s is left, or if the lease had to be renewed beyond that time because
+    /// two thirds of it were over, a release in the background ends it then; if the process ends before that, the lock
+    /// stays until its lease expires.
     ///
     /// ```no_run
     /// # async fn nightly(locks: redis_dlock_client::Locks) -> Result<(), redis_dlock_client::Error> {
@@ -313,8 +312,8 @@ impl Lock {
     /// Acquires the lock; waits for it in the server's queue, which is FIFO. That takes no connection: any number of tasks
     /// can wait.
     ///
-    /// Cancel safe: if the future is dropped, the request is taken back, even if it was granted meanwhile, and *its place
-    /// in the queue is lost*. In a loop with `select!`, keep the future across iterations:
+    /// Cancel safe: if the future is dropped, the request is cancelled, even if it was granted in the meantime, and *its
+    /// place in the queue is lost*. In a loop with `select!`, keep the future across iterations:
     ///
     /// ```no_run
     /// # async fn serve(locks: redis_dlock_client::Locks) -> Result<(), redis_dlock_client::Error> {
@@ -333,8 +332,8 @@ impl Lock {
     /// # Errors
     ///
     /// [`Error::Timeout`]: it was not granted in time. [`Error::Deadlock`], [`Error::Evictable`] and others: waiting does
-    /// not help. Whatever may pass, such as a lost connection or a full queue, is waited for; but a server that was never
-    /// reached is an error at once.
+    /// not help. It keeps trying while the cause may pass, such as a lost connection or a full queue; but if the server was
+    /// never reached, it fails at once.
     pub async fn acquire(&self) -> Result<Guard, Error> {
         let now = BootInstant::now();
         let until = (self.timeout < LONGEST_WAIT).then(|| now + self.timeout);
@@ -424,7 +423,7 @@ impl Lock {
             return invalid("the key of a lock must not be empty");
         }
         if owner.is_some_and(|length| !(1..=512).contains(&length)) {
-            return invalid("the owner must have 1 to 512 bytes");
+            return invalid("the owner must be 1 to 512 bytes long");
         }
         for (time, what) in [
             (Some(self.lease), "the lease"),

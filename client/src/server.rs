@@ -29,7 +29,7 @@ use crate::error::Error;
 /// A peer that vanished without closing its connection is detected after about this long.
 const DEAD_PEER: Duration = Duration::from_secs(10);
 
-/// Where the locks are: made of an URL as text, or of redis-rs's `Client`, `ClusterClient` or `SentinelClient`.
+/// Where the locks are: made from a URL as text, or from redis-rs's `Client`, `ClusterClient` or `SentinelClient`.
 #[derive(Clone)]
 pub struct Server(Kind);
 

@@ -107,7 +107,7 @@ impl TestServer {
         self.remote.run(move |event_loop| event_loop.server.lose(&key));
     }
 
-    /// Pauses the server until the guard is dropped: it reads nothing, answers nothing and grants nothing, as a process
+    /// Pauses the server until the guard is dropped: it reads nothing, answers nothing and grants nothing, like a process
     /// that hangs. The system still opens connections to it. Time passes: what was due meanwhile is done afterwards, after
     /// the requests that have arrived. Pauses may overlap.
     pub fn pause(&self) -> Paused {
@@ -115,7 +115,7 @@ impl TestServer {
         Paused(self.remote.clone())
     }
 
-    /// Closes all connections, as a network that fails. Requests that wait with BLOCK leave their queues; locks, queued
+    /// Closes all connections, like a network that fails. Requests that wait with BLOCK leave their queues; locks, queued
     /// requests and inboxes stay. The next connections are accepted.
     pub fn kill_connections(&self) {
         self.remote.run(EventLoop::kill_connections);

@@ -26,7 +26,7 @@ pub struct Event {
 pub enum EventKind {
     /// The lock was granted by a majority.
     Acquired {
-        /// The fencing token; `None` of a shared lock.
+        /// The fencing token; `None` for a shared lock.
         fence: Option<u64>,
         /// How long the acquisition took.
         took: Duration,

@@ -10,7 +10,7 @@ use crate::error::{Error, RunError};
 use crate::held::Held;
 
 /// A lock that is held on a majority of servers. Release it with [`Guard::release`]; dropped, it is released in the
-/// background. What is said of [the guard of one server](redis_dlock_client::Guard) is true of it, too.
+/// background. What is said of [the guard of one server](redis_dlock_client::Guard) applies to it too.
 #[must_use = "a guard that is dropped immediately releases the lock immediately"]
 pub struct Guard {
     held: Arc<Held>,
@@ -31,7 +31,7 @@ impl Guard {
         &self.held.owner
     }
 
-    /// The fencing token, larger than that of every earlier holder; `None` of a shared lock.
+    /// The fencing token, larger than that of every earlier holder; `None` for a shared lock.
     pub fn fence(&self) -> Option<u64> {
         Some(self.held.fence).filter(|fence| *fence > 0)
     }

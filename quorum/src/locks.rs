@@ -81,7 +81,7 @@ impl Locks {
     ///
     /// # Errors
     ///
-    /// [`Error::Invalid`]: an URL is invalid or named twice, or there is none. Two names of one server are found at the
+    /// [`Error::Invalid`]: a URL is invalid or named twice, or there is none. Two names of one server are found at the
     /// first acquisition.
     pub fn open<S: TryInto<Server>>(servers: impl IntoIterator<Item = S>) -> Result<Self, Error>
     where
@@ -104,11 +104,12 @@ impl Locks {
             let server = server.try_into()?;
             let label = several::label_of(&server);
             if named.contains(&label) {
-                let text = format!("{label} is named twice among the servers: each has one vote");
+                let text = format!("{label} is named twice: name each server once");
                 return Err(Error::Invalid(text));
             }
             if !several::is_one_server(&server) {
-                let text = format!("{label} is no single server: the servers of a quorum are independent");
+                let text =
+                    format!("{label} is not a single server: name the independent servers of a quorum");
                 return Err(Error::Invalid(text));
             }
             opened.push((server, settings.for_server(Arc::clone(&label))));
@@ -151,7 +152,7 @@ impl Locks {
         self.servers.ping().await
     }
 
-    /// Resolves when all locks that were given up are released, and all requests taken back.
+    /// Resolves when all releases and cancellations in the background are done.
     pub async fn shutdown(&self) {
         if self.servers.check_process().is_err() {
             return;
@@ -181,7 +182,7 @@ impl Lock {
         self
     }
 
-    /// How long [`Lock::acquire`] waits. Default: without a limit.
+    /// How long [`Lock::acquire`] waits. Default: no limit.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.request.timeout = timeout;
         self
@@ -199,8 +200,8 @@ impl Lock {
         self
     }
 
-    /// Waits for the lock. Cancel safe: a future that is dropped gives back what it was granted, and its places in the
-    /// queues are lost.
+    /// Waits for the lock. Cancel safe: if the future is dropped, the request is cancelled, what it was granted is
+    /// released, and its places in the queues are lost.
     ///
     /// # Errors
     ///

@@ -113,7 +113,7 @@ impl Servers {
         let servers = self.health.borrow().clone();
         match find_alias(&servers) {
             Some((one, other)) => Err(Error::Invalid(format!(
-                "{} and {} are one server, which has one vote: name each server once",
+                "{} and {} are the same server, which has one vote: name each server once",
                 self.labels[one], self.labels[other]
             ))),
             None => Ok(()),

@@ -116,7 +116,7 @@ async fn two_names_of_one_server_are_refused() {
     ] {
         let refused = refused.unwrap_err();
         assert!(
-            matches!(&refused, Error::Invalid(why) if why.contains("are one server")),
+            matches!(&refused, Error::Invalid(why) if why.contains("are the same server")),
             "{refused:?}"
         );
     }
