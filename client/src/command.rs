@@ -196,7 +196,22 @@ pub fn fenced(key: impl ToSingleRedisArg, owner: impl ToSingleRedisArg, fence: u
     outer
 }
 
-/// How to send one of the five commands, and its reply.
+/// How to send one of these commands on a connection of your own, without a guard and without renewal.
+///
+/// ```no_run
+/// use std::time::Duration;
+///
+/// use redis_dlock_client::{Acquire, Command, Release};
+///
+/// fn once() -> Result<(), Box<dyn std::error::Error>> {
+///     let mut connection = redis::Client::open("redis://127.0.0.1:7379/")?.get_connection()?;
+///     let request = Acquire::new("orders:42", "alice", Duration::from_secs(30));
+///     if let Some(grant) = request.query(&mut connection)? {
+///         Release::new("orders:42", "alice").fence(grant.fence).query(&mut connection)?;
+///     }
+///     Ok(())
+/// }
+/// ```
 ///
 /// In a pipeline, read the replies as these types: `Option<`[`Grant`]`>` for [`Acquire`], `u64` for [`Release`] and for
 /// [`Extend`] (the milliseconds that remain), `Option<`[`Owner`]`>` and `Option<`[`LockInfo`]`>` for the others.
