@@ -19,6 +19,8 @@ fn book_builds_every_chapter_without_warnings_or_outside_links() {
     let log = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{log}");
     assert!(!log.contains("WARN") && !log.contains("ERROR"), "{log}");
+    let book = target().join("book/html");
+    assert_eq!(dead_links(&book), Vec::<String>::new());
     for link in Page::read(Path::new("docs/SUMMARY.md")).links {
         let file = match link.target.strip_suffix("README.md") {
             Some(directory) => format!("{directory}index.html"),
@@ -30,4 +32,33 @@ fn book_builds_every_chapter_without_warnings_or_outside_links() {
         let outside = format!("href=\"{}", "../".repeat(depth + 1));
         assert!(!html.contains(&outside), "{file} has a link that leaves the book");
     }
+}
+
+/// Links of the pages in a directory, and below it, to files that are not there.
+fn dead_links(directory: &Path) -> Vec<String> {
+    let mut dead = Vec::new();
+    for entry in fs::read_dir(directory).expect("the book is there").flatten() {
+        let file = entry.path();
+        if file.is_dir() {
+            dead.extend(dead_links(&file));
+        }
+        // The page for addresses that do not exist has absolute links.
+        let is_page = file.extension().is_some_and(|kind| kind == "html") && !file.ends_with("404.html");
+        if !is_page {
+            continue;
+        }
+        let html = fs::read_to_string(&file).expect("text");
+        for target in html
+            .split("href=\"")
+            .skip(1)
+            .filter_map(|rest| rest.split('"').next())
+        {
+            let path = target.split('#').next().unwrap_or_default();
+            let is_local = !path.is_empty() && !path.contains(':');
+            if is_local && !directory.join(path).exists() {
+                dead.push(format!("{}: {target}", file.display()));
+            }
+        }
+    }
+    dead
 }
