@@ -139,3 +139,40 @@ fn stranded_connections_are_dead_and_new_ones_work() {
     ends.proxy.cut();
     assert_eq!(rest(&mut ends.server), b"");
 }
+
+#[test]
+fn reply_to_matching_request_is_lost_after_its_request_arrived() {
+    let mut ends = Ends::new();
+    ends.proxy.lose_replies_to("ACQUIRE", 1);
+    ends.client.write_all(b"another").unwrap();
+    assert_eq!(read(&mut ends.server, 7), b"another");
+    ends.server.write_all(b"reply").unwrap();
+    assert_eq!(read(&mut ends.client, 5), b"reply");
+    ends.client.write_all(b"dlock.acquire door").unwrap();
+    assert_eq!(read(&mut ends.server, 18), b"dlock.acquire door");
+    assert_eq!((ends.proxy.replies_to_lose(), ends.proxy.connections()), (0, 1));
+    ends.server.write_all(b"granted").unwrap();
+    assert_eq!(rest(&mut ends.client), b"");
+    assert_eq!(rest(&mut ends.server), b"");
+}
+
+#[test]
+fn matching_reply_is_lost() {
+    let mut ends = Ends::new();
+    ends.proxy.lose_replies_with("granted", 1);
+    ends.server.write_all(b"nothing").unwrap();
+    assert_eq!(read(&mut ends.client, 7), b"nothing");
+    ends.server.write_all(b"granted").unwrap();
+    assert_eq!(rest(&mut ends.client), b"");
+    assert_eq!(ends.proxy.replies_to_lose(), 0);
+}
+
+#[test]
+fn new_connections_go_to_another_port() {
+    let ends = Ends::new();
+    let other = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    ends.proxy.forward_to(other.local_addr().unwrap().port());
+    let mut client = TcpStream::connect(("127.0.0.1", ends.proxy.port())).unwrap();
+    client.write_all(b"hello").unwrap();
+    assert_eq!(read(&mut other.accept().unwrap().0, 5), b"hello");
+}

@@ -1,5 +1,6 @@
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
@@ -29,9 +30,10 @@ impl Proxy {
         let port = listener.local_addr().expect("a bound socket has an address");
         let port = port.port();
         let network = Arc::new(Network::default());
+        network.change(|rules| rules.server_port = server_port);
         thread::spawn({
             let network = Arc::clone(&network);
-            move || accept(&listener, server_port, &network)
+            move || accept(&listener, &network)
         });
         Self { port, network }
     }
@@ -81,6 +83,31 @@ impl Proxy {
         rules.to_server.until_cut.is_some() || rules.to_client.until_cut.is_some()
     }
 
+    /// Loses the replies to the next requests that contain this text: the server carries each out, and in place of its
+    /// reply, the connection is cut.
+    pub fn lose_replies_to(&self, request: &str, times: usize) {
+        self.network
+            .change(|rules| rules.to_server.loss = Some(Loss::new(request, times)));
+    }
+
+    /// Loses the next replies that contain this text: in place of each, the connection is cut.
+    pub fn lose_replies_with(&self, text: &str, times: usize) {
+        self.network
+            .change(|rules| rules.to_client.loss = Some(Loss::new(text, times)));
+    }
+
+    /// How many replies are still to be lost.
+    pub fn replies_to_lose(&self) -> usize {
+        let rules = self.network.rules();
+        let losses = [&rules.to_server.loss, &rules.to_client.loss];
+        losses.into_iter().flatten().map(|loss| loss.left).sum()
+    }
+
+    /// New connections go to another port.
+    pub fn forward_to(&self, server_port: u16) {
+        self.network.change(|rules| rules.server_port = server_port);
+    }
+
     /// Cuts all connections. Frozen and delayed data is lost.
     pub fn cut(&self) {
         self.network.cut();
@@ -122,6 +149,7 @@ struct Network {
 
 #[derive(Default)]
 struct Rules {
+    server_port: u16,
     to_server: WayRules,
     to_client: WayRules,
     refuse: bool,
@@ -136,6 +164,14 @@ struct WayRules {
     delay: Duration,
     frozen: bool,
     until_cut: Option<usize>,
+    loss: Option<Loss>,
+}
+
+/// Replies that are to be lost.
+struct Loss {
+    /// What a request to lose the reply to contains, or the reply itself. The case of letters does not count.
+    text: Box<[u8]>,
+    left: usize,
 }
 
 /// Data under way.
@@ -155,6 +191,25 @@ struct Passing {
 struct Link {
     client: TcpStream,
     server: TcpStream,
+    /// The server's next data is lost, and the connection with it.
+    loses_reply: AtomicBool,
+}
+
+impl Loss {
+    fn new(text: &str, times: usize) -> Self {
+        Self {
+            text: text.as_bytes().into(),
+            left: times,
+        }
+    }
+
+    /// Whether this data is hit. A small request or reply arrives in one piece.
+    fn hits(&mut self, data: &[u8]) -> bool {
+        let mut windows = data.windows(self.text.len());
+        let is_hit = self.left > 0 && windows.any(|window| window.eq_ignore_ascii_case(&self.text));
+        self.left -= usize::from(is_hit);
+        is_hit
+    }
 }
 
 impl Rules {
@@ -192,8 +247,8 @@ impl Network {
         links.iter().for_each(|link| link.close());
     }
 
-    /// Waits until data may be forwarded; `None` if its connection was cut meanwhile.
-    fn admit(&self, link: &Arc<Link>, way: Way, bytes: usize) -> Option<Passing> {
+    /// Waits until data may be forwarded; `None` if its connection was cut meanwhile, or is to be.
+    fn admit(&self, link: &Arc<Link>, way: Way, data: &[u8]) -> Option<Passing> {
         let mut rules = self.rules();
         while rules.is_blocked(link, way) && rules.has(link) {
             rules = self
@@ -201,22 +256,29 @@ impl Network {
                 .wait(rules)
                 .expect("no thread panics while it holds the rules");
         }
-        if !rules.has(link) {
+        if !rules.has(link) || way == Way::ToClient && link.loses_reply.load(Ordering::SeqCst) {
             return None;
         }
-        let until_cut = &mut rules.way(way).until_cut;
-        match *until_cut {
-            Some(left) if left <= bytes => {
-                *until_cut = None;
+        let rules = rules.way(way);
+        if rules.loss.as_mut().is_some_and(|loss| loss.hits(data)) {
+            if way == Way::ToClient {
+                return None;
+            }
+            // Before the request is forwarded: the reply may be fast.
+            link.loses_reply.store(true, Ordering::SeqCst);
+        }
+        match rules.until_cut {
+            Some(left) if left <= data.len() => {
+                rules.until_cut = None;
                 Some(Passing {
                     bytes: left,
                     then_cut: true,
                 })
             }
             left => {
-                *until_cut = left.map(|left| left - bytes);
+                rules.until_cut = left.map(|left| left - data.len());
                 Some(Passing {
-                    bytes,
+                    bytes: data.len(),
                     then_cut: false,
                 })
             }
@@ -237,9 +299,9 @@ impl Link {
     }
 }
 
-fn accept(listener: &TcpListener, server_port: u16, network: &Arc<Network>) {
+fn accept(listener: &TcpListener, network: &Arc<Network>) {
     for client in listener.incoming().flatten() {
-        {
+        let server_port = {
             let mut rules = network.rules();
             if rules.ended {
                 return;
@@ -248,13 +310,18 @@ fn accept(listener: &TcpListener, server_port: u16, network: &Arc<Network>) {
                 rules.refused += 1;
                 continue;
             }
-        }
+            rules.server_port
+        };
         let Ok(server) = TcpStream::connect(("127.0.0.1", server_port)) else {
             continue;
         };
         // Small messages are forwarded at once.
         let _ = (client.set_nodelay(true), server.set_nodelay(true));
-        let link = Arc::new(Link { client, server });
+        let link = Arc::new(Link {
+            client,
+            server,
+            loses_reply: AtomicBool::new(false),
+        });
         network.change(|rules| rules.open.push(Arc::clone(&link)));
         for way in [Way::ToServer, Way::ToClient] {
             let (sender, receiver) = mpsc::sync_channel(MAX_CHUNKS);
@@ -297,7 +364,7 @@ fn forward(link: &Arc<Link>, way: Way, network: &Network, chunks: &Receiver<Chun
     };
     for Chunk { data, due } in chunks {
         thread::sleep(due.saturating_duration_since(Instant::now()));
-        let Some(passing) = network.admit(link, way, data.len()) else {
+        let Some(passing) = network.admit(link, way, &data) else {
             return;
         };
         if to.write_all(&data[..passing.bytes]).is_err() || passing.then_cut {
