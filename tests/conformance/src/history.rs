@@ -1,0 +1,121 @@
+//! What must hold of every history, whatever the scenario was about.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::driver::{Driver, Received, Sent};
+use crate::outcome::Outcome;
+use crate::world::World;
+
+/// How late a driver may tell of a loss before the lock counts as held by two: the machine may be busy.
+const TOLD_LATE: Duration = Duration::from_secs(2);
+
+/// A grant that a driver answered.
+struct Grant {
+    place: String,
+    key: String,
+    is_exclusive: bool,
+    fence: u64,
+    asked: Instant,
+    from: Instant,
+    /// Until then the driver certainly believed to hold the lock, and the server did not know better.
+    until: Instant,
+}
+
+/// Fails if a grant has no larger fence than an earlier one, if two certainly held a lock at once, or if a loss was told
+/// of a lock that was not lost.
+pub fn check(world: &World) -> Outcome {
+    let now = Instant::now();
+    let mut grants: BTreeMap<String, Vec<Grant>> = BTreeMap::new();
+    for (name, driver) in &world.drivers {
+        let received = driver.received();
+        for grant in grants_of(name, driver, &received, world, now)? {
+            grants.entry(grant.key.clone()).or_default().push(grant);
+        }
+        check_losses(name, driver, &received, world)?;
+    }
+    for grants in grants.values() {
+        for (n, one) in grants.iter().enumerate() {
+            grants[n + 1..].iter().try_for_each(|other| check_pair(one, other))?;
+        }
+    }
+    Ok(())
+}
+
+fn grants_of(name: &str, driver: &Driver, received: &Received, world: &World, now: Instant) -> Outcome<Vec<Grant>> {
+    let mut grants = Vec::new();
+    for (id, sent) in driver.commands() {
+        let Some((from, answer)) = received.answers.get(&id) else {
+            continue;
+        };
+        if answer["held"] != true || !is_acquisition(sent) {
+            continue;
+        }
+        let place = format!("{name}:{id}");
+        let fence = answer["fence"].as_u64().filter(|fence| *fence > 0);
+        let key = sent.command["key"].as_str().unwrap_or_default().to_owned();
+        let deleted = world.losses.iter().filter(|(at, lost)| at >= from && lost.as_ref().is_none_or(|lost| *lost == key));
+        let ends = [
+            ended_at(driver, id),
+            received.lost.get(&id).map(|at| at.checked_sub(TOLD_LATE).unwrap_or(*from)),
+            driver.stunned,
+            deleted.map(|(at, _)| *at).min(),
+        ];
+        grants.push(Grant {
+            fence: fence.ok_or_else(|| format!("{place}: a grant without a fence: {answer}"))?,
+            place,
+            is_exclusive: sent.command.get("shared").is_none() && sent.command.get("limit").is_none(),
+            key,
+            asked: sent.at,
+            from: *from,
+            until: ends.into_iter().flatten().min().unwrap_or(now),
+        });
+    }
+    Ok(grants)
+}
+
+fn is_acquisition(sent: &Sent) -> bool {
+    sent.command["do"] == "acquire" || sent.command["do"] == "try"
+}
+
+/// When the driver was told to give the lock back, or was busy and could not tell of a loss.
+fn ended_at(driver: &Driver, id: u64) -> Option<Instant> {
+    let mut later = driver.commands().filter(|(other, _)| *other > id);
+    let end = later.find(|(_, Sent { command, .. })| {
+        let is_release = command["do"] == "release" && command["of"].as_u64() == Some(id);
+        is_release || command["do"] == "close" || command["do"] == "block"
+    });
+    end.map(|(_, sent)| sent.at)
+}
+
+fn check_pair(one: &Grant, other: &Grant) -> Outcome {
+    let (first, second) = if one.fence < other.fence { (one, other) } else { (other, one) };
+    let places = format!("{} of `{}` has fence {}, {} has {}", first.place, first.key, first.fence, second.place, second.fence);
+    if first.fence == second.fence || first.asked > second.from {
+        return Err(format!("fences do not increase: {places}"));
+    }
+    let is_exclusive = first.is_exclusive || second.is_exclusive;
+    if is_exclusive && first.from < second.until && second.from < first.until {
+        return Err(format!("two hold a lock at once: {places}"));
+    }
+    Ok(())
+}
+
+/// A lock that a driver calls lost must be one that the scenario expects to be lost, or whose release says so too.
+fn check_losses(name: &str, driver: &Driver, received: &Received, world: &World) -> Outcome {
+    for of in received.lost.keys() {
+        let is_expected = world.losses_told.contains(&(name.to_owned(), *of));
+        let mut releases = driver.commands().filter(|(_, sent)| {
+            sent.command["do"] == "release" && sent.command["of"].as_u64() == Some(*of)
+        });
+        let is_confirmed = releases.any(|(id, _)| {
+            received.answers.get(&id).is_some_and(|(_, answer)| answer["lost"] == Value::Bool(true))
+        });
+        if !is_expected && !is_confirmed {
+            return Err(format!("{name}:{of} was told to be lost, but was not"));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,69 @@
+//! What drivers sent, as the server saw it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::monitor::Executed;
+use crate::outcome::Outcome;
+use crate::world::World;
+
+/// How long an EXTEND may be under way, in seconds: one that was sent before a RELEASE may be carried out after it.
+const UNDER_WAY: f64 = 1.0;
+
+/// Fails if a request breaks a rule for clients.
+pub fn check(world: &mut World) -> Outcome {
+    let executed = world.executed()?;
+    check_commands(&executed, &acquisitions(world))
+}
+
+/// How many acquisitions of each key drivers were told to make.
+fn acquisitions(world: &World) -> BTreeMap<String, usize> {
+    let mut acquisitions = BTreeMap::new();
+    for (_, sent) in world.drivers.values().flat_map(|driver| driver.commands()) {
+        if sent.command["do"] == "acquire" || sent.command["do"] == "try" {
+            let key = sent.command["key"].as_str().unwrap_or_default();
+            *acquisitions.entry(key.to_owned()).or_default() += 1;
+        }
+    }
+    acquisitions
+}
+
+fn check_commands(executed: &[Executed], acquisitions: &BTreeMap<String, usize>) -> Outcome {
+    let mut owners: BTreeMap<&str, (&str, &str)> = BTreeMap::new();
+    let mut requests: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    let mut released: BTreeMap<&str, f64> = BTreeMap::new();
+    for command in executed {
+        let [_, key, owner, ..] = &command.words[..] else {
+            continue;
+        };
+        let fail = |what: &str| Err(format!("{what}: {}", command.words.join(" ")));
+        let (id, fence) = (command.option("REQID"), command.option("FENCE"));
+        if command.is_of_kit() {
+            continue;
+        } else if command.is("DLOCK.ACQUIRE") {
+            let Some(id) = id else {
+                return fail("an ACQUIRE without REQID");
+            };
+            if *owners.entry(owner).or_insert((key, id)) != (key, id) {
+                return fail("an owner has a second acquisition");
+            }
+            let requests = requests.entry(key).or_default();
+            requests.insert(owner);
+            if requests.len() > acquisitions.get(key).copied().unwrap_or_default() {
+                return fail("more owners than acquisitions: a retry took a new one");
+            }
+        } else if command.is("DLOCK.RELEASE") {
+            if id.is_none() && fence.is_none() {
+                return fail("a RELEASE without FENCE and REQID");
+            }
+            released.entry(owner).or_insert(command.at);
+        } else if command.is("DLOCK.EXTEND") {
+            if id.is_none() && fence.is_none() {
+                return fail("an EXTEND without FENCE and REQID");
+            }
+            if released.get(owner.as_str()).is_some_and(|at| command.at > at + UNDER_WAY) {
+                return fail("an EXTEND after the RELEASE");
+            }
+        }
+    }
+    Ok(())
+}

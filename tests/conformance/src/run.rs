@@ -1,0 +1,91 @@
+//! Scenarios side by side: most of their time passes with waiting.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Condvar, Mutex};
+use std::thread;
+
+use serde_json::Value;
+
+use crate::aftermath;
+use crate::launch::Launch;
+use crate::outcome::Outcome;
+use crate::pattern::difference;
+use crate::scenario::{Level, Scenario};
+use crate::steps;
+use crate::world::World;
+
+/// How a scenario ended for a driver.
+pub struct Verdict {
+    pub scenario: String,
+    /// `None` if the scenario is not for this driver.
+    pub outcome: Option<Outcome>,
+}
+
+/// Runs the scenarios of a level whose name contains a word.
+pub fn run_level(level: Level, word: &str, launch: &Launch) -> Vec<Verdict> {
+    let scenarios = level.scenarios().into_iter().filter(|scenario| scenario.name.contains(word));
+    let scenarios: Vec<Scenario> = scenarios.collect();
+    thread::scope(|scope| {
+        let running: Vec<_> = scenarios
+            .iter()
+            .map(|scenario| scope.spawn(|| run_in_turn(scenario, launch)))
+            .collect();
+        let verdicts = scenarios.iter().zip(running).map(|(scenario, running)| Verdict {
+            scenario: scenario.name.clone(),
+            outcome: running.join().unwrap_or_else(|panic| Some(Err(text(&*panic)))),
+        });
+        verdicts.collect()
+    })
+}
+
+/// How many scenarios may start now, in this process.
+static PLACES: (Mutex<Option<usize>>, Condvar) = (Mutex::new(None), Condvar::new());
+const PLACES_PER_CORE: usize = 4;
+
+fn run_in_turn(scenario: &Scenario, launch: &Launch) -> Option<Outcome> {
+    let (places, freed) = &PLACES;
+    let lock = || places.lock().expect("no thread panics while it holds this");
+    let cores = || thread::available_parallelism().map_or(2, usize::from);
+    let mut free = lock();
+    while *free.get_or_insert_with(|| PLACES_PER_CORE * cores()) == 0 {
+        free = freed.wait(free).expect("no thread panics while it holds this");
+    }
+    *free = free.map(|free| free - 1);
+    drop(free);
+    // Helpers of the kit for other tests panic.
+    let outcome = catch_unwind(AssertUnwindSafe(|| run_scenario(scenario, launch)));
+    let mut free = lock();
+    *free = free.map(|free| free + 1);
+    drop(free);
+    freed.notify_one();
+    outcome.unwrap_or_else(|panic| Some(Err(text(&*panic))))
+}
+
+fn run_scenario(scenario: &Scenario, launch: &Launch) -> Option<Outcome> {
+    let run = || {
+        let mut world = World::new(scenario, launch)?;
+        if scenario.only_for != Value::Null {
+            let hello = world.driver("a")?.hello()?;
+            if difference(&scenario.only_for, &hello, &|_| None).is_some() {
+                return Ok(false);
+            }
+        }
+        for (n, step) in scenario.steps.iter().enumerate() {
+            steps::run(&mut world, step).map_err(|error| format!("step {}, {step}: {error}", n + 1))?;
+        }
+        aftermath::check(&mut world).map_err(|error| format!("afterwards: {error}"))?;
+        Ok(true)
+    };
+    match run() {
+        Ok(true) => Some(Ok(())),
+        Ok(false) => None,
+        Err(error) => Some(Err(error)),
+    }
+}
+
+fn text(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().cloned();
+    let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+    text.unwrap_or_else(|| "the kit panicked".into())
+}

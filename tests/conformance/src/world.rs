@@ -1,0 +1,130 @@
+//! What one scenario runs in: a server, its replica, and drivers that are started when a step first names them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use dlock_testkit::{Client, Server, wait_for};
+use redis::Value;
+
+use crate::driver::Driver;
+use crate::launch::Launch;
+use crate::monitor::{Executed, Monitor};
+use crate::outcome::{Outcome, within};
+use crate::scenario::Scenario;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+pub struct World<'a> {
+    launch: &'a Launch,
+    pub server: Server,
+    replica: Option<Server>,
+    monitors: Vec<Monitor>,
+    pub drivers: BTreeMap<String, Driver>,
+    names: BTreeMap<String, Command>,
+    /// When locks were taken away by force: of this key, or of all.
+    pub losses: Vec<(Instant, Option<String>)>,
+    /// Losses that the scenario expects to be told.
+    pub losses_told: BTreeSet<(String, u64)>,
+    marks: usize,
+}
+
+/// A command that has a name: the driver, and its number there.
+#[derive(Clone, Debug)]
+pub struct Command {
+    pub driver: String,
+    pub id: u64,
+}
+
+impl<'a> World<'a> {
+    pub fn new(scenario: &Scenario, launch: &'a Launch) -> Outcome<Self> {
+        let server = Server::with(&scenario.config);
+        let replica = scenario.has_replica.then(|| server.replica_with(&scenario.config));
+        let servers = [Some(&server), replica.as_ref()];
+        let monitors = servers.into_iter().flatten().map(Monitor::of).collect::<Outcome<_>>()?;
+        Ok(Self {
+            launch,
+            server,
+            replica,
+            monitors,
+            drivers: BTreeMap::new(),
+            names: BTreeMap::new(),
+            losses: Vec::new(),
+            losses_told: BTreeSet::new(),
+            marks: 0,
+        })
+    }
+
+    /// A client of the server that grants locks now.
+    pub fn client(&self) -> Outcome<Client> {
+        let client = Client::try_connect(&self.server.url());
+        client.map_err(|error| format!("the server accepts no connection: {error}"))
+    }
+
+    /// A driver, which is started if it does not run yet.
+    pub fn driver(&mut self, name: &str) -> Outcome<&mut Driver> {
+        if !self.drivers.contains_key(name) {
+            let mut driver = Driver::start(self.launch, self.server.port())?;
+            driver.hello()?;
+            self.drivers.insert(name.to_owned(), driver);
+        }
+        self.running(name)
+    }
+
+    /// A driver that was started before.
+    pub fn running(&mut self, name: &str) -> Outcome<&mut Driver> {
+        self.drivers.get_mut(name).ok_or_else(|| format!("the driver `{name}` does not run"))
+    }
+
+    pub fn name(&mut self, name: String, command: Command) -> Outcome {
+        match self.names.insert(name.clone(), command) {
+            None => Ok(()),
+            Some(_) => Err(format!("two commands have the name `{name}`")),
+        }
+    }
+
+    pub fn named(&self, name: &str) -> Outcome<Command> {
+        self.names.get(name).cloned().ok_or_else(|| format!("no command has the name `{name}`"))
+    }
+
+    /// The fence of a named grant.
+    pub fn fence_of(&self, name: &str) -> Option<u64> {
+        let command = self.names.get(name)?;
+        let received = self.drivers.get(&command.driver)?.received();
+        received.answers.get(&command.id)?.1["fence"].as_u64()
+    }
+
+    /// Watches a server that has started again.
+    pub fn watch_again(&mut self) -> Outcome {
+        self.monitors.push(Monitor::of(&self.server)?);
+        Ok(())
+    }
+
+    /// The primary hands over to its replica, and drivers find that from now on.
+    pub fn fail_over(&mut self) -> Outcome {
+        let replica = self.replica.take().ok_or("the scenario has no replica")?;
+        let mut client = self.client()?;
+        let command = format!("FAILOVER TO 127.0.0.1 {}", replica.port());
+        // Refused until the replica has acknowledged something.
+        within(PATIENCE, || client.call(&command).map_err(|error| error.to_string()))?;
+        wait_for("a promoted replica", || replica.is_primary());
+        self.replica = Some(std::mem::replace(&mut self.server, replica));
+        for driver in self.drivers.values() {
+            driver.proxy.forward_to(self.server.port());
+            driver.proxy.cut();
+        }
+        Ok(())
+    }
+
+    /// What the servers have carried out so far, in the order of each server.
+    pub fn executed(&mut self) -> Outcome<Vec<Executed>> {
+        self.marks += 1;
+        let mark = format!("mark-{}", self.marks);
+        for server in [Some(&self.server), self.replica.as_ref()].into_iter().flatten() {
+            server.client().ask::<Value>(&format!("ECHO {mark}"));
+        }
+        for monitor in &self.monitors {
+            monitor.wait_for(&mark)?;
+        }
+        Ok(self.monitors.iter().flat_map(Monitor::executed).collect())
+    }
+}
