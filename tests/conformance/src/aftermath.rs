@@ -11,7 +11,12 @@ use crate::{history, requests};
 
 /// Longer than an inbox lasts without a reader, shorter than a lease that was forgotten.
 const PATIENCE: Duration = Duration::from_secs(12);
-const EMPTY: [&str; 4] = ["dlock_locks", "dlock_waiters", "dlock_inboxes", "dlock_inbox_answers"];
+const EMPTY: [&str; 4] = [
+    "dlock_locks",
+    "dlock_waiters",
+    "dlock_inboxes",
+    "dlock_inbox_answers",
+];
 
 /// Ends the drivers, then checks servers, history and requests.
 pub fn check(world: &mut World) -> Outcome {
@@ -20,13 +25,26 @@ pub fn check(world: &mut World) -> Outcome {
     }
     let mut client = world.client()?;
     within(PATIENCE, || {
-        let left = EMPTY.map(|field| (field, client.stat(field)));
-        let left: Vec<String> = left.iter().filter(|(_, left)| *left != 0).map(|(field, left)| format!("{field} is {left}")).collect();
-        if left.is_empty() { Ok(()) } else { Err(format!("left behind: {}", left.join(", "))) }
+        let info = client.info_section("dlock");
+        let left = EMPTY
+            .into_iter()
+            .map(|field| (field, info.get(field).map_or("?", String::as_str)));
+        let left = left
+            .filter(|(_, left)| *left != "0")
+            .map(|(field, left)| format!("{field} is {left}"));
+        let left: Vec<String> = left.collect();
+        if left.is_empty() {
+            Ok(())
+        } else {
+            Err(format!("left behind: {}", left.join(", ")))
+        }
     })?;
     let errors = client.stat("dlock_internal_errors");
     if errors != 0 {
-        return Err(format!("dlock_internal_errors is {errors}\n{}", world.server.log()));
+        return Err(format!(
+            "dlock_internal_errors is {errors}\n{}",
+            world.server.log()
+        ));
     }
     history::check(world)?;
     requests::check(world)

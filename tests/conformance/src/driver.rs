@@ -93,7 +93,11 @@ impl Driver {
     pub fn hello(&mut self) -> Outcome<Value> {
         let output = Arc::clone(&self.output);
         let hello = within(START_LIMIT, || {
-            output.received().hello.clone().ok_or("the driver has not started".to_owned())
+            output
+                .received()
+                .hello
+                .clone()
+                .ok_or("the driver has not started".to_owned())
         });
         hello.map_err(|error| format!("{error}\n{}", self.stderr()))
     }
@@ -120,14 +124,18 @@ impl Driver {
 
     /// The answer to a command, once it is there.
     pub fn answer(&mut self, id: u64, limit: Duration) -> Outcome<(Instant, Value)> {
-        let found = self.output.wait_for(limit, |received| received.answers.get(&id).cloned());
+        let found = self
+            .output
+            .wait_for(limit, |received| received.answers.get(&id).cloned());
         found.ok_or_else(|| self.missing("no answer", limit))
     }
 
     /// The answers to some of these commands, once there are any; none if there are none in time.
     pub fn any_answer(&self, of: &BTreeSet<u64>, limit: Duration) -> Vec<(u64, Value)> {
         let found = self.output.wait_for(limit, |received| {
-            let answered = of.iter().filter_map(|id| Some((*id, received.answers.get(id)?.1.clone())));
+            let answered = of
+                .iter()
+                .filter_map(|id| Some((*id, received.answers.get(id)?.1.clone())));
             Some(answered.collect::<Vec<_>>()).filter(|answered| !answered.is_empty())
         });
         found.unwrap_or_default()
@@ -135,14 +143,19 @@ impl Driver {
 
     /// When it told that a lock is lost, once it has.
     pub fn lost(&mut self, of: u64, limit: Duration) -> Outcome<Instant> {
-        let found = self.output.wait_for(limit, |received| received.lost.get(&of).copied());
+        let found = self
+            .output
+            .wait_for(limit, |received| received.lost.get(&of).copied());
         found.ok_or_else(|| self.missing("no loss was told", limit))
     }
 
     fn missing(&mut self, what: &str, limit: Duration) -> String {
         let received = self.received();
         let stderr = self.stderr();
-        format!("{what} within {limit:?}; {}\n{stderr}", received.violations.join("; "))
+        format!(
+            "{what} within {limit:?}; {}\n{stderr}",
+            received.violations.join("; ")
+        )
     }
 
     /// A copy of what it has written.
@@ -203,7 +216,10 @@ impl Driver {
     /// The end of what it wrote to stderr.
     pub fn stderr(&mut self) -> String {
         let mut bytes = Vec::new();
-        let read = self.stderr.rewind().and_then(|()| self.stderr.read_to_end(&mut bytes));
+        let read = self
+            .stderr
+            .rewind()
+            .and_then(|()| self.stderr.read_to_end(&mut bytes));
         let from = bytes.len().saturating_sub(SHOWN_STDERR);
         match read {
             Ok(0) => String::new(),
@@ -223,7 +239,9 @@ impl Drop for Driver {
 
 impl Output {
     fn received(&self) -> MutexGuard<'_, Received> {
-        self.received.lock().expect("no thread panics while it holds this")
+        self.received
+            .lock()
+            .expect("no thread panics while it holds this")
     }
 
     fn wait_for<T>(&self, limit: Duration, find: impl Fn(&Received) -> Option<T>) -> Option<T> {

@@ -38,13 +38,21 @@ pub fn check(world: &World) -> Outcome {
     }
     for grants in grants.values() {
         for (n, one) in grants.iter().enumerate() {
-            grants[n + 1..].iter().try_for_each(|other| check_pair(one, other))?;
+            grants[n + 1..]
+                .iter()
+                .try_for_each(|other| check_pair(one, other))?;
         }
     }
     Ok(())
 }
 
-fn grants_of(name: &str, driver: &Driver, received: &Received, world: &World, now: Instant) -> Outcome<Vec<Grant>> {
+fn grants_of(
+    name: &str,
+    driver: &Driver,
+    received: &Received,
+    world: &World,
+    now: Instant,
+) -> Outcome<Vec<Grant>> {
     let mut grants = Vec::new();
     for (id, sent) in driver.commands() {
         let Some((from, answer)) = received.answers.get(&id) else {
@@ -56,10 +64,16 @@ fn grants_of(name: &str, driver: &Driver, received: &Received, world: &World, no
         let place = format!("{name}:{id}");
         let fence = answer["fence"].as_u64().filter(|fence| *fence > 0);
         let key = sent.command["key"].as_str().unwrap_or_default().to_owned();
-        let deleted = world.losses.iter().filter(|(at, lost)| at >= from && lost.as_ref().is_none_or(|lost| *lost == key));
+        let deleted = world
+            .losses
+            .iter()
+            .filter(|(at, lost)| at >= from && lost.as_ref().is_none_or(|lost| *lost == key));
         let ends = [
             ended_at(driver, id),
-            received.lost.get(&id).map(|at| at.checked_sub(TOLD_LATE).unwrap_or(*from)),
+            received
+                .lost
+                .get(&id)
+                .map(|at| at.checked_sub(TOLD_LATE).unwrap_or(*from)),
             driver.stunned,
             deleted.map(|(at, _)| *at).min(),
         ];
@@ -91,8 +105,15 @@ fn ended_at(driver: &Driver, id: u64) -> Option<Instant> {
 }
 
 fn check_pair(one: &Grant, other: &Grant) -> Outcome {
-    let (first, second) = if one.fence < other.fence { (one, other) } else { (other, one) };
-    let places = format!("{} of `{}` has fence {}, {} has {}", first.place, first.key, first.fence, second.place, second.fence);
+    let (first, second) = if one.fence < other.fence {
+        (one, other)
+    } else {
+        (other, one)
+    };
+    let places = format!(
+        "{} of `{}` has fence {}, {} has {}",
+        first.place, first.key, first.fence, second.place, second.fence
+    );
     if first.fence == second.fence || first.asked > second.from {
         return Err(format!("fences do not increase: {places}"));
     }
@@ -107,11 +128,14 @@ fn check_pair(one: &Grant, other: &Grant) -> Outcome {
 fn check_losses(name: &str, driver: &Driver, received: &Received, world: &World) -> Outcome {
     for of in received.lost.keys() {
         let is_expected = world.losses_told.contains(&(name.to_owned(), *of));
-        let mut releases = driver.commands().filter(|(_, sent)| {
-            sent.command["do"] == "release" && sent.command["of"].as_u64() == Some(*of)
-        });
+        let mut releases = driver
+            .commands()
+            .filter(|(_, sent)| sent.command["do"] == "release" && sent.command["of"].as_u64() == Some(*of));
         let is_confirmed = releases.any(|(id, _)| {
-            received.answers.get(&id).is_some_and(|(_, answer)| answer["lost"] == Value::Bool(true))
+            received
+                .answers
+                .get(&id)
+                .is_some_and(|(_, answer)| answer["lost"] == Value::Bool(true))
         });
         if !is_expected && !is_confirmed {
             return Err(format!("{name}:{of} was told to be lost, but was not"));

@@ -46,7 +46,10 @@ impl Monitor {
                 while let Ok(line) = connection.read(SILENCE) {
                     if let Value::SimpleString(line) = line {
                         let command = Executed::parse(&line);
-                        executed.lock().expect("no thread panics while it holds this").extend(command);
+                        executed
+                            .lock()
+                            .expect("no thread panics while it holds this")
+                            .extend(command);
                     }
                 }
             }
@@ -60,14 +63,20 @@ impl Monitor {
 
     /// What was carried out so far, in order.
     pub fn executed(&self) -> Vec<Executed> {
-        self.executed.lock().expect("no thread panics while it holds this").clone()
+        self.executed
+            .lock()
+            .expect("no thread panics while it holds this")
+            .clone()
     }
 
     /// Waits until everything before this command of the kit has arrived, or the server has ended.
     pub fn wait_for(&self, mark: &str) -> Outcome {
         let is_mark = |command: &Executed| command.words.last().is_some_and(|word| word == mark);
         within(PATIENCE, || {
-            let executed = self.executed.lock().expect("no thread panics while it holds this");
+            let executed = self
+                .executed
+                .lock()
+                .expect("no thread panics while it holds this");
             let is_there = executed.iter().rev().any(is_mark);
             if is_there || self.thread.is_finished() {
                 return Ok(());
@@ -106,7 +115,10 @@ impl Executed {
 
     /// The word after this option.
     pub fn option(&self, name: &str) -> Option<&str> {
-        let position = self.words.iter().position(|word| word.eq_ignore_ascii_case(name))?;
+        let position = self
+            .words
+            .iter()
+            .position(|word| word.eq_ignore_ascii_case(name))?;
         self.words.get(position + 1).map(String::as_str)
     }
 }

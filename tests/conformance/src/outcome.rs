@@ -1,12 +1,12 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-const POLL_INTERVAL: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The error says what a driver did wrong.
 pub type Outcome<T = ()> = Result<T, String>;
 
-/// Polls until there is a value, for as long as the scenario allows. `what` names what is waited for.
+/// Polls until there is a value, for as long as the scenario allows. The error says what is waited for.
 pub fn within<T>(limit: Duration, mut poll: impl FnMut() -> Result<T, String>) -> Outcome<T> {
     let start = Instant::now();
     loop {

@@ -6,11 +6,7 @@ use serde_json::Value;
 ///
 /// A pattern is a value itself, or one of `{"min": 1, "max": 5}`, `{"one_of": [...]}`, `{"same_fence_as": NAME}` and
 /// `{"larger_fence_than": NAME}`. An object matches if each of its fields does.
-pub fn difference(
-    pattern: &Value,
-    value: &Value,
-    fence_of: &impl Fn(&str) -> Option<u64>,
-) -> Option<String> {
+pub fn difference(pattern: &Value, value: &Value, fence_of: &impl Fn(&str) -> Option<u64>) -> Option<String> {
     if matches(pattern, value, fence_of) {
         return None;
     }
@@ -22,9 +18,13 @@ fn matches(pattern: &Value, value: &Value, fence_of: &impl Fn(&str) -> Option<u6
         Value::Object(fields) => fields.iter().all(|(name, expected)| match name.as_str() {
             "min" => is_ordered(expected, value),
             "max" => is_ordered(value, expected),
-            "one_of" => list(expected).iter().any(|choice| matches(choice, value, fence_of)),
+            "one_of" => list(expected)
+                .iter()
+                .any(|choice| matches(choice, value, fence_of)),
             "same_fence_as" => fence(expected, fence_of).is_some_and(|fence| value.as_u64() == Some(fence)),
-            "larger_fence_than" => fence(expected, fence_of).is_some_and(|fence| value.as_u64() > Some(fence)),
+            "larger_fence_than" => {
+                fence(expected, fence_of).is_some_and(|fence| value.as_u64() > Some(fence))
+            }
             name => matches(expected, &value[name], fence_of),
         }),
         Value::Array(patterns) => {
@@ -92,11 +92,7 @@ mod tests {
             &[json!([1, "x"])],
             &[json!([1]), json!([0, "x"]), json!(null)],
         );
-        assert_matches(
-            json!({"lost": null}),
-            &[json!({})],
-            &[json!({"lost": true})],
-        );
+        assert_matches(json!({"lost": null}), &[json!({})], &[json!({"lost": true})]);
     }
 
     #[test]

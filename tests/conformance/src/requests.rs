@@ -60,7 +60,10 @@ fn check_commands(executed: &[Executed], acquisitions: &BTreeMap<String, usize>)
             if id.is_none() && fence.is_none() {
                 return fail("an EXTEND without FENCE and REQID");
             }
-            if released.get(owner.as_str()).is_some_and(|at| command.at > at + UNDER_WAY) {
+            if released
+                .get(owner.as_str())
+                .is_some_and(|at| command.at > at + UNDER_WAY)
+            {
                 return fail("an EXTEND after the RELEASE");
             }
         }

@@ -24,7 +24,10 @@ pub struct Verdict {
 
 /// Runs the scenarios of a level whose name contains a word.
 pub fn run_level(level: Level, word: &str, launch: &Launch) -> Vec<Verdict> {
-    let scenarios = level.scenarios().into_iter().filter(|scenario| scenario.name.contains(word));
+    let scenarios = level
+        .scenarios()
+        .into_iter()
+        .filter(|scenario| scenario.name.contains(word));
     let scenarios: Vec<Scenario> = scenarios.collect();
     thread::scope(|scope| {
         let running: Vec<_> = scenarios
@@ -41,7 +44,7 @@ pub fn run_level(level: Level, word: &str, launch: &Launch) -> Vec<Verdict> {
 
 /// How many scenarios may start now, in this process.
 static PLACES: (Mutex<Option<usize>>, Condvar) = (Mutex::new(None), Condvar::new());
-const PLACES_PER_CORE: usize = 4;
+const PLACES_PER_CORE: usize = 16;
 
 fn run_in_turn(scenario: &Scenario, launch: &Launch) -> Option<Outcome> {
     let (places, freed) = &PLACES;

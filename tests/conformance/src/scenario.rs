@@ -43,9 +43,12 @@ impl Level {
             Self::Time => include_str!("../scenarios/time.json"),
             Self::Faults => include_str!("../scenarios/faults.json"),
         };
-        let scenarios: Vec<Value> = serde_json::from_str(text).unwrap_or_else(|error| panic!("{self:?}: {error}"));
+        let scenarios: Vec<Value> =
+            serde_json::from_str(text).unwrap_or_else(|error| panic!("{self:?}: {error}"));
         let scenarios = scenarios.into_iter().map(Scenario::parse);
-        scenarios.collect::<Outcome<_>>().unwrap_or_else(|error| panic!("{self:?}: {error}"))
+        scenarios
+            .collect::<Outcome<_>>()
+            .unwrap_or_else(|error| panic!("{self:?}: {error}"))
     }
 }
 
@@ -98,7 +101,9 @@ impl Fields {
         match self.take(name) {
             None => Ok(None),
             Some(value) => {
-                let number = value.as_u64().ok_or_else(|| format!("`{name}` must be a number, not {value}"));
+                let number = value
+                    .as_u64()
+                    .ok_or_else(|| format!("`{name}` must be a number, not {value}"));
                 number.map(Some)
             }
         }
@@ -106,14 +111,20 @@ impl Fields {
 
     pub fn take_list(&mut self, name: &str) -> Outcome<Vec<String>> {
         let list = self.take(name).unwrap_or(Value::Array(Vec::new()));
-        let texts = list.as_array().map(|list| list.iter().map(|text| text.as_str().map(str::to_owned)));
+        let texts = list
+            .as_array()
+            .map(|list| list.iter().map(|text| text.as_str().map(str::to_owned)));
         let texts = texts.and_then(|texts| texts.collect());
         texts.ok_or_else(|| format!("`{name}` must be a list of texts, not {list}"))
     }
 
     /// The driver that a step is about: the first one if it names none.
     pub fn take_driver(&mut self) -> Outcome<String> {
-        if self.0.contains_key("on") { self.take_text("on") } else { Ok("a".into()) }
+        if self.0.contains_key("on") {
+            self.take_text("on")
+        } else {
+            Ok("a".into())
+        }
     }
 
     /// How long the step may take.

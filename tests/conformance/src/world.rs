@@ -38,9 +38,15 @@ pub struct Command {
 impl<'a> World<'a> {
     pub fn new(scenario: &Scenario, launch: &'a Launch) -> Outcome<Self> {
         let server = Server::with(&scenario.config);
-        let replica = scenario.has_replica.then(|| server.replica_with(&scenario.config));
+        let replica = scenario
+            .has_replica
+            .then(|| server.replica_with(&scenario.config));
         let servers = [Some(&server), replica.as_ref()];
-        let monitors = servers.into_iter().flatten().map(Monitor::of).collect::<Outcome<_>>()?;
+        let monitors = servers
+            .into_iter()
+            .flatten()
+            .map(Monitor::of)
+            .collect::<Outcome<_>>()?;
         Ok(Self {
             launch,
             server,
@@ -72,7 +78,9 @@ impl<'a> World<'a> {
 
     /// A driver that was started before.
     pub fn running(&mut self, name: &str) -> Outcome<&mut Driver> {
-        self.drivers.get_mut(name).ok_or_else(|| format!("the driver `{name}` does not run"))
+        self.drivers
+            .get_mut(name)
+            .ok_or_else(|| format!("the driver `{name}` does not run"))
     }
 
     pub fn name(&mut self, name: String, command: Command) -> Outcome {
@@ -83,7 +91,10 @@ impl<'a> World<'a> {
     }
 
     pub fn named(&self, name: &str) -> Outcome<Command> {
-        self.names.get(name).cloned().ok_or_else(|| format!("no command has the name `{name}`"))
+        self.names
+            .get(name)
+            .cloned()
+            .ok_or_else(|| format!("no command has the name `{name}`"))
     }
 
     /// The fence of a named grant.
@@ -105,7 +116,9 @@ impl<'a> World<'a> {
         let mut client = self.client()?;
         let command = format!("FAILOVER TO 127.0.0.1 {}", replica.port());
         // Refused until the replica has acknowledged something.
-        within(PATIENCE, || client.call(&command).map_err(|error| error.to_string()))?;
+        within(PATIENCE, || {
+            client.call(&command).map_err(|error| error.to_string())
+        })?;
         wait_for("a promoted replica", || replica.is_primary());
         self.replica = Some(std::mem::replace(&mut self.server, replica));
         for driver in self.drivers.values() {

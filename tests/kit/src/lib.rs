@@ -7,6 +7,7 @@
 #![allow(missing_docs, reason = "only the tests of this workspace use this crate")]
 
 mod client;
+pub mod client_libraries;
 mod cluster;
 mod connection;
 mod events;
@@ -15,6 +16,7 @@ mod info;
 pub mod payload;
 mod port;
 mod process;
+mod programs;
 mod proxy;
 mod raw;
 mod replication;
@@ -34,6 +36,7 @@ pub use inbox::{Answer, AnswerGrant, Delivery, Inbox, Outcome};
 pub use info::{HolderInfo, LockInfo};
 pub use port::{free_port, free_ports_with_bus};
 pub use process::signal;
+pub use programs::{is_installed, run, target};
 pub use proxy::{Proxy, Way};
 pub use raw::{bytes_of_replies, reply_bytes};
 pub use replication::ReplicationStream;

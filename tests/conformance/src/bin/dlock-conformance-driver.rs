@@ -170,10 +170,7 @@ impl Driver {
 
     /// Gives back everything.
     async fn close(&self) {
-        self.waiting
-            .borrow()
-            .values()
-            .for_each(CancellationToken::cancel);
+        self.waiting.borrow().values().for_each(CancellationToken::cancel);
         self.held.borrow_mut().clear();
         self.locks.shutdown().await;
     }

@@ -36,7 +36,13 @@ pub fn crowd(world: &mut World, fields: &mut Fields) -> Outcome {
     let mut crowd = Crowd::default();
     for round in 1..=acquires / keys {
         for key in 0..keys {
-            let id = driver.send(command("acquire", &[("key", json!(format!("crowd:{key}"))), ("lease_ms", json!(LEASE_MS))]))?;
+            let id = driver.send(command(
+                "acquire",
+                &[
+                    ("key", json!(format!("crowd:{key}"))),
+                    ("lease_ms", json!(LEASE_MS)),
+                ],
+            ))?;
             crowd.key_of.insert(id, key);
             crowd.open.insert(id);
         }
@@ -86,7 +92,10 @@ impl Crowd {
             let left = end.saturating_duration_since(Instant::now());
             let answers = driver.any_answer(&self.open, left);
             if answers.is_empty() {
-                return Err(format!("{} requests have no answer after {limit:?}", self.open.len()));
+                return Err(format!(
+                    "{} requests have no answer after {limit:?}",
+                    self.open.len()
+                ));
             }
             for (id, answer) in answers {
                 self.on_answer(driver, id, &answer)?;
@@ -111,9 +120,12 @@ impl Crowd {
                 self.key_of[earlier] == self.key_of[&id] && !self.cancelled.contains(earlier)
             });
             if let Some(earlier) = earlier {
-                return Err(format!("request {id} is granted before {earlier}, which came first"));
+                return Err(format!(
+                    "request {id} is granted before {earlier}, which came first"
+                ));
             }
-            self.releases.insert(driver.send(command("release", &[("of", json!(id))]))?);
+            self.releases
+                .insert(driver.send(command("release", &[("of", json!(id))]))?);
             Ok(())
         } else if answer["cancelled"] == true && self.cancelled.contains(&id) {
             Ok(())
@@ -124,6 +136,8 @@ impl Crowd {
 }
 
 fn command(name: &str, fields: &[(&str, Value)]) -> Map<String, Value> {
-    let fields = fields.iter().map(|(name, value)| ((*name).to_owned(), value.clone()));
+    let fields = fields
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), value.clone()));
     fields.chain([("do".to_owned(), json!(name))]).collect()
 }

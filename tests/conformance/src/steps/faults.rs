@@ -87,10 +87,16 @@ fn connections_in(client: &mut Client, command: &str, limit: Duration) -> Outcom
     // A reader may just be between two calls.
     within(limit, || {
         let clients: String = client.ask("CLIENT LIST");
-        let found = clients.lines().filter(|line| line.split(' ').any(|field| field == last));
+        let found = clients
+            .lines()
+            .filter(|line| line.split(' ').any(|field| field == last));
         let ids = found.filter_map(|line| line.strip_prefix("id=")?.split_once(' '));
         let ids: Vec<String> = ids.map(|(id, _)| id.to_owned()).collect();
-        if ids.is_empty() { Err(format!("no connection with {last}")) } else { Ok(ids) }
+        if ids.is_empty() {
+            Err(format!("no connection with {last}"))
+        } else {
+            Ok(ids)
+        }
     })
 }
 

@@ -47,7 +47,9 @@ fn shown(reply: &Reply) -> Value {
 /// `wait_for_lock`: until DLOCK.INFO of this key `is` as the pattern says.
 pub fn wait_for_lock(world: &mut World, fields: &mut Fields) -> Outcome {
     let key = fields.take_text("wait_for_lock")?;
-    wait_for(world, fields, |client| client.find_lock(&key).map_or(Value::Null, lock))
+    wait_for(world, fields, |client| {
+        client.find_lock(&key).map_or(Value::Null, lock)
+    })
 }
 
 fn lock(info: LockInfo) -> Value {
@@ -86,7 +88,8 @@ pub fn requests(world: &mut World, fields: &mut Fields) -> Outcome {
     let options = fields.take_list("with")?;
     let executed = world.executed()?;
     let found = executed.iter().filter(|executed| {
-        let is_asked_for = executed.is(&command) && executed.words.get(1) == Some(&key) && !executed.is_of_kit();
+        let is_asked_for =
+            executed.is(&command) && executed.words.get(1) == Some(&key) && !executed.is_of_kit();
         is_asked_for && options.iter().all(|option| executed.option(option).is_some())
     });
     let found = found.count();

@@ -35,7 +35,9 @@ pub fn remaining(world: &mut World, fields: &mut Fields) -> Outcome {
         let latest_end = granted(world, &command)?;
         if earliest_end > latest_end {
             let excess = earliest_end.duration_since(latest_end);
-            return Err(format!("believes to hold the lock {excess:?} longer than the server grants"));
+            return Err(format!(
+                "believes to hold the lock {excess:?} longer than the server grants"
+            ));
         }
         if left_ms < at_least {
             return Err(format!("only {left_ms} ms remain"));
@@ -56,7 +58,9 @@ fn believed(world: &mut World, of: &Command) -> Outcome<(Instant, u64)> {
     let id = driver.send(command)?;
     let (_, state) = driver.answer(id, PATIENCE)?;
     match (&state["held"], state["remaining_ms"].as_f64()) {
-        (Value::Bool(true), Some(ms)) if ms > 0.0 => Ok((asked + Duration::from_secs_f64(ms / 1000.0), ms as u64)),
+        (Value::Bool(true), Some(ms)) if ms > 0.0 => {
+            Ok((asked + Duration::from_secs_f64(ms / 1000.0), ms as u64))
+        }
         _ => Err(format!("not held: {state}")),
     }
 }
@@ -65,8 +69,14 @@ fn believed(world: &mut World, of: &Command) -> Outcome<(Instant, u64)> {
 fn granted(world: &World, of: &Command) -> Outcome<Instant> {
     let driver = world.drivers.get(&of.driver).ok_or("the driver does not run")?;
     let sent = driver.commands().find(|(id, _)| *id == of.id);
-    let key = sent.and_then(|(_, sent)| sent.command["key"].as_str()).ok_or("the command names no key")?;
-    let fence = driver.received().answers.get(&of.id).and_then(|(_, answer)| answer["fence"].as_u64());
+    let key = sent
+        .and_then(|(_, sent)| sent.command["key"].as_str())
+        .ok_or("the command names no key")?;
+    let fence = driver
+        .received()
+        .answers
+        .get(&of.id)
+        .and_then(|(_, answer)| answer["fence"].as_u64());
     let lock = world.client()?.find_lock(key).ok_or("the lock is free")?;
     let replied = Instant::now();
     let holder = lock.holders.iter().find(|holder| Some(holder.fence) == fence);

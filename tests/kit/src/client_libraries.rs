@@ -1,12 +1,12 @@
-//! Client libraries for the programs on the pages, installed once below cargo's target directory. A program whose
-//! library cannot be installed is skipped.
+//! Client libraries of other languages, installed once below cargo's target directory. A program whose library cannot
+//! be installed is skipped.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use super::{is_installed, run, target};
+use crate::programs::{is_installed, run, target};
 
 /// The versions that the pages are written for.
 const PYTHON_PACKAGES: [&str; 2] = ["redis==8.1.0", "psycopg[binary]==3.3.9"];
@@ -15,11 +15,11 @@ const NODE_PACKAGE: &str = "ioredis@6.0.0";
 const JEDIS_VERSION: &str = "8.0.2";
 
 /// The directory of a library, or why it cannot be installed. Installed once per test run.
-type Library = OnceLock<Result<PathBuf, String>>;
+pub type Library = OnceLock<Result<PathBuf, String>>;
 
 /// Installs `name` into its own directory, unless it is already there. The error says what is missing.
-fn installed(name: &str, install: impl FnOnce(&Path) -> Result<(), String>) -> Result<PathBuf, String> {
-    let directory = target().join("docs-tests").join(name);
+pub fn installed(name: &str, install: impl FnOnce(&Path) -> Result<(), String>) -> Result<PathBuf, String> {
+    let directory = target().join("client-libraries").join(name);
     if directory.exists() {
         return Ok(directory);
     }
@@ -42,7 +42,8 @@ fn installed(name: &str, install: impl FnOnce(&Path) -> Result<(), String>) -> R
     outcome.map(|()| directory)
 }
 
-fn require(program: &str) -> Result<(), String> {
+/// Fails if a program is not in PATH.
+pub fn require(program: &str) -> Result<(), String> {
     if is_installed(program) {
         Ok(())
     } else {
@@ -51,7 +52,7 @@ fn require(program: &str) -> Result<(), String> {
 }
 
 /// Keeps only the last line of an installer's error.
-fn last_line_of_error(outcome: Result<String, String>) -> Result<(), String> {
+pub fn last_line_of_error(outcome: Result<String, String>) -> Result<(), String> {
     outcome.map(|_| ()).map_err(|error| {
         let last = error.lines().rev().find(|line| !line.trim().is_empty());
         last.unwrap_or("the installer failed").to_owned()
