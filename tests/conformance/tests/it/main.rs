@@ -1,0 +1,61 @@
+//! Every driver passes every scenario. One whose toolchain or library cannot be installed is skipped.
+
+mod drivers;
+
+use dlock_conformance::launch::Launch;
+use dlock_conformance::run::run_level;
+use dlock_conformance::scenario::Level;
+use dlock_testkit::skip;
+
+/// Runs all scenarios of a level against a driver.
+#[track_caller]
+fn assert_passes(launch: Result<Launch, String>, level: Level) {
+    let launch = match launch {
+        Ok(launch) => launch,
+        Err(reason) => return skip(&reason),
+    };
+    let verdicts = run_level(level, "", &launch);
+    let failures = verdicts.into_iter().filter_map(|verdict| {
+        let error = verdict.outcome?.err()?;
+        Some(format!("{}: {error}", verdict.scenario))
+    });
+    let failures: Vec<String> = failures.collect();
+    assert!(
+        failures.is_empty(),
+        "{} failed:\n{}",
+        failures.len(),
+        failures.join("\n")
+    );
+}
+
+macro_rules! conformance {
+    ($($driver:ident: $launch:expr;)*) => {
+        $(mod $driver {
+            use super::*;
+
+            #[test]
+            fn passes_wire_scenarios() {
+                assert_passes($launch, Level::Wire);
+            }
+
+            #[test]
+            fn passes_time_scenarios() {
+                assert_passes($launch, Level::Time);
+            }
+
+            #[test]
+            fn passes_fault_scenarios() {
+                assert_passes($launch, Level::Faults);
+            }
+        })*
+    };
+}
+
+conformance! {
+    rust: Ok(drivers::rust());
+    python_sync: drivers::python("sync");
+    python_asyncio: drivers::python("asyncio");
+    go: drivers::go();
+    node_ioredis: drivers::node("ioredis");
+    node_redis: drivers::node("node-redis");
+}
