@@ -170,8 +170,13 @@ impl Driver {
         ids.filter(|id| !received.answers.contains_key(id)).collect()
     }
 
+    /// What it has written that the protocol does not allow.
     pub fn violations(&self) -> Vec<String> {
-        self.output.received().violations.clone()
+        let received = self.output.received();
+        let mut violations = received.violations.clone();
+        let unasked = received.answers.range(self.sent.len() as u64 + 1..);
+        violations.extend(unasked.map(|(_, (_, answer))| format!("no command: {answer}")));
+        violations
     }
 
     pub fn signal(&mut self, sent: Signal) {

@@ -143,3 +143,48 @@ fn check_losses(name: &str, driver: &Driver, received: &Received, world: &World)
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A grant that was asked for, answered and given up at these seconds.
+    fn grant(fence: u64, [asked, from, until]: [u64; 3], is_exclusive: bool) -> Grant {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        Grant {
+            place: format!("a:{fence}"),
+            key: "k".into(),
+            is_exclusive,
+            fence,
+            asked: at(asked),
+            from: at(from),
+            until: at(until),
+        }
+    }
+
+    #[test]
+    fn grants_in_order_pass() {
+        let first = grant(1, [1, 2, 5], true);
+        check_pair(&first, &grant(2, [3, 6, 7], true)).expect("it waits for the first");
+        check_pair(&grant(2, [3, 6, 7], true), &first).expect("the order does not matter");
+        let shared = [grant(3, [1, 2, 5], false), grant(4, [1, 2, 5], false)];
+        check_pair(&shared[0], &shared[1]).expect("they share it");
+    }
+
+    #[test]
+    fn two_holders_at_once_are_found() {
+        for is_exclusive in [true, false] {
+            let error = check_pair(&grant(1, [1, 2, 5], true), &grant(2, [3, 4, 7], is_exclusive));
+            assert!(error.expect_err("both hold it").contains("at once"));
+        }
+    }
+
+    #[test]
+    fn fence_that_does_not_increase_is_found() {
+        for fence in [1, 2] {
+            let error = check_pair(&grant(2, [1, 2, 3], true), &grant(fence, [4, 5, 6], true));
+            assert!(error.expect_err("it is too small").contains("do not increase"));
+        }
+    }
+}

@@ -14,6 +14,7 @@ use dlock_conformance::scenario::Level;
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1).peekable();
     let word = arguments.next_if_eq("--only").and_then(|_| arguments.next());
+    let word = word.unwrap_or_default();
     let Some(program) = arguments.next() else {
         eprintln!("usage: dlock-conformance [--only WORD-IN-NAME] PROGRAM [ARGUMENT...]");
         return ExitCode::from(2);
@@ -22,12 +23,13 @@ fn main() -> ExitCode {
     let mut failed = 0;
     for level in Level::ALL {
         println!("{level:?}");
-        for verdict in run_level(level, word.as_deref().unwrap_or_default(), &launch) {
+        for verdict in run_level(level, |name| name.contains(&word), &launch) {
+            let scenario = format!("{:4.1} s  {}", verdict.took.as_secs_f64(), verdict.scenario);
             match verdict.outcome {
-                None => println!("  -       {}: not for this driver", verdict.scenario),
-                Some(Ok(())) => println!("  ok      {}", verdict.scenario),
+                None => println!("  -       {scenario}: not for this driver"),
+                Some(Ok(())) => println!("  ok      {scenario}"),
                 Some(Err(error)) => {
-                    println!("  FAILED  {}: {error}", verdict.scenario);
+                    println!("  FAILED  {scenario}: {error}");
                     failed += 1;
                 }
             }

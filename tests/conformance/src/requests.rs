@@ -70,3 +70,58 @@ fn check_commands(executed: &[Executed], acquisitions: &BTreeMap<String, usize>)
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(lines: &[(f64, &str)]) -> Outcome {
+        let executed = lines.iter().map(|(at, line)| Executed {
+            at: *at,
+            words: line.split(' ').map(str::to_owned).collect(),
+        });
+        let executed: Vec<_> = executed.collect();
+        check_commands(&executed, &BTreeMap::from([("k".to_owned(), 1)]))
+    }
+
+    #[test]
+    fn requests_that_follow_the_rules_pass() {
+        check(&[
+            (1.0, "DLOCK.ACQUIRE k kit 30000"),
+            (1.1, "DLOCK.ACQUIRE k x 30000 QUEUE i 0 REQID 1"),
+            (1.2, "DLOCK.ACQUIRE k x 30000 QUEUE i 0 REQID 1"),
+            (1.3, "DLOCK.GRANTS i 0"),
+            (2.0, "DLOCK.EXTEND k x 30000 FENCE 7"),
+            (3.0, "DLOCK.RELEASE k x FENCE 7 REQID 1"),
+            (3.5, "DLOCK.EXTEND k x 30000 FENCE 7"),
+            (9.0, "DLOCK.RELEASE k x REQID 1"),
+        ])
+        .expect("all of this is allowed");
+    }
+
+    #[test]
+    fn request_that_breaks_a_rule_is_found() {
+        let first = (1.0, "DLOCK.ACQUIRE k x 30000 REQID 1");
+        for (at, line, expected) in [
+            (2.0, "DLOCK.ACQUIRE k y 30000", "without REQID"),
+            (2.0, "DLOCK.ACQUIRE k x 30000 REQID 2", "second acquisition"),
+            (
+                2.0,
+                "DLOCK.ACQUIRE k y 30000 REQID 2",
+                "more owners than acquisitions",
+            ),
+            (2.0, "DLOCK.RELEASE k x", "without FENCE and REQID"),
+            (2.0, "DLOCK.EXTEND k x 30000", "without FENCE and REQID"),
+        ] {
+            let error = check(&[first, (at, line)]).expect_err(line);
+            assert!(error.contains(expected), "{error}");
+        }
+        let late = [
+            first,
+            (2.0, "DLOCK.RELEASE k x FENCE 7"),
+            (3.5, "DLOCK.EXTEND k x 1 FENCE 7"),
+        ];
+        let error = check(&late).expect_err("it is late");
+        assert!(error.contains("an EXTEND after the RELEASE"), "{error}");
+    }
+}

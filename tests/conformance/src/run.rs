@@ -4,6 +4,7 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Condvar, Mutex};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -20,24 +21,21 @@ pub struct Verdict {
     pub scenario: String,
     /// `None` if the scenario is not for this driver.
     pub outcome: Option<Outcome>,
+    pub took: Duration,
 }
 
-/// Runs the scenarios of a level whose name contains a word.
-pub fn run_level(level: Level, word: &str, launch: &Launch) -> Vec<Verdict> {
-    let scenarios = level
-        .scenarios()
-        .into_iter()
-        .filter(|scenario| scenario.name.contains(word));
-    let scenarios: Vec<Scenario> = scenarios.collect();
+/// Runs the scenarios of a level whose names are chosen.
+pub fn run_level(level: Level, is_chosen: impl Fn(&str) -> bool, launch: &Launch) -> Vec<Verdict> {
+    let scenarios = level.scenarios().into_iter();
+    let scenarios: Vec<Scenario> = scenarios.filter(|scenario| is_chosen(&scenario.name)).collect();
     thread::scope(|scope| {
         let running: Vec<_> = scenarios
             .iter()
             .map(|scenario| scope.spawn(|| run_in_turn(scenario, launch)))
             .collect();
-        let verdicts = scenarios.iter().zip(running).map(|(scenario, running)| Verdict {
-            scenario: scenario.name.clone(),
-            outcome: running.join().unwrap_or_else(|panic| Some(Err(text(&*panic)))),
-        });
+        let verdicts = running
+            .into_iter()
+            .map(|running| running.join().expect("it catches panics"));
         verdicts.collect()
     })
 }
@@ -46,7 +44,7 @@ pub fn run_level(level: Level, word: &str, launch: &Launch) -> Vec<Verdict> {
 static PLACES: (Mutex<Option<usize>>, Condvar) = (Mutex::new(None), Condvar::new());
 const PLACES_PER_CORE: usize = 16;
 
-fn run_in_turn(scenario: &Scenario, launch: &Launch) -> Option<Outcome> {
+fn run_in_turn(scenario: &Scenario, launch: &Launch) -> Verdict {
     let (places, freed) = &PLACES;
     let lock = || places.lock().expect("no thread panics while it holds this");
     let cores = || thread::available_parallelism().map_or(2, usize::from);
@@ -56,13 +54,18 @@ fn run_in_turn(scenario: &Scenario, launch: &Launch) -> Option<Outcome> {
     }
     *free = free.map(|free| free - 1);
     drop(free);
-    // Helpers of the kit for other tests panic.
+    let start = Instant::now();
+    // What the kit shares with other tests panics.
     let outcome = catch_unwind(AssertUnwindSafe(|| run_scenario(scenario, launch)));
     let mut free = lock();
     *free = free.map(|free| free + 1);
     drop(free);
     freed.notify_one();
-    outcome.unwrap_or_else(|panic| Some(Err(text(&*panic))))
+    Verdict {
+        scenario: scenario.name.clone(),
+        outcome: outcome.unwrap_or_else(|panic| Some(Err(text(&*panic)))),
+        took: start.elapsed(),
+    }
 }
 
 fn run_scenario(scenario: &Scenario, launch: &Launch) -> Option<Outcome> {

@@ -1,6 +1,7 @@
 //! Every driver passes every scenario. One whose toolchain or library cannot be installed is skipped.
 
 mod drivers;
+mod wrong_drivers;
 
 use dlock_conformance::launch::Launch;
 use dlock_conformance::run::run_level;
@@ -14,7 +15,7 @@ fn assert_passes(launch: Result<Launch, String>, level: Level) {
         Ok(launch) => launch,
         Err(reason) => return skip(&reason),
     };
-    let verdicts = run_level(level, "", &launch);
+    let verdicts = run_level(level, |_| true, &launch);
     let failures = verdicts.into_iter().filter_map(|verdict| {
         let error = verdict.outcome?.err()?;
         Some(format!("{}: {error}", verdict.scenario))

@@ -1,0 +1,116 @@
+//! The scenarios find what they are meant to find: each of these mistakes, made in a copy of the library for Python,
+//! fails one of them.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::Path;
+
+use dlock_conformance::run::run_level;
+use dlock_conformance::scenario::{Fields, Level};
+use dlock_testkit::skip;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::drivers::{copy_files, library, python_with};
+
+/// A mistake in the library, as a change of one file.
+struct Mistake {
+    file: String,
+    right: String,
+    wrong: String,
+    /// Which of the library's drivers makes it.
+    driver: String,
+    /// The scenario that fails, and what its error says.
+    scenario: String,
+    error: String,
+}
+
+impl Mistake {
+    fn named(name: &str) -> Self {
+        let mistakes: Value =
+            serde_json::from_str(include_str!("../../mistakes.json")).expect("the file is JSON");
+        let mut fields = Fields::of(mistakes[name].clone()).expect("the file has this mistake");
+        let mut text = |name| fields.take_text(name).expect("a mistake has all fields");
+        Self {
+            file: text("file"),
+            right: text("right"),
+            wrong: text("wrong"),
+            driver: text("driver"),
+            scenario: text("scenario"),
+            error: text("error"),
+        }
+    }
+
+    fn make_in(&self, source: &Path) {
+        let file = source.join(&self.file);
+        let code = fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        assert_eq!(
+            code.matches(&self.right).count(),
+            1,
+            "the library has changed: adapt mistakes.json. `{}` must stand in {} once",
+            self.right,
+            self.file
+        );
+        fs::write(file, code.replace(&self.right, &self.wrong)).expect("the copy is writable");
+    }
+}
+
+/// Makes a mistake and runs its scenario, which must fail.
+#[track_caller]
+fn assert_found(name: &str) {
+    let mistake = Mistake::named(name);
+    let copy = TempDir::with_prefix("dlock-mistake-").expect("a temporary directory can be made");
+    copy_files(&library("python"), &[OsString::from("src")], copy.path());
+    let source = copy.path().join("src");
+    mistake.make_in(&source);
+    let launch = match python_with(&source, &mistake.driver) {
+        Ok(launch) => launch,
+        Err(reason) => return skip(&reason),
+    };
+    let levels = Level::ALL.into_iter();
+    let is_chosen = |name: &str| name == mistake.scenario;
+    let mut verdicts = levels.flat_map(|level| run_level(level, is_chosen, &launch));
+    let verdict = verdicts.next().expect("the scenario exists");
+    match verdict.outcome {
+        Some(Err(error)) if error.contains(&mistake.error) => {}
+        other => panic!(
+            "{}: expected `{}`, got {other:?}",
+            verdict.scenario, mistake.error
+        ),
+    }
+}
+
+#[test]
+fn driver_without_deadline_fails() {
+    assert_found("no deadline");
+}
+
+#[test]
+fn driver_that_renews_after_the_release_fails() {
+    assert_found("renewal after release");
+}
+
+#[test]
+fn driver_that_forgets_cancelled_requests_fails() {
+    assert_found("nothing given back on cancellation");
+}
+
+#[test]
+fn driver_with_new_request_id_for_a_retry_fails() {
+    assert_found("new request id for a retry");
+}
+
+#[test]
+fn driver_that_repeats_nothing_after_a_lost_connection_fails() {
+    assert_found("nothing repeated after a lost connection");
+}
+
+#[test]
+fn driver_that_ignores_a_loss_fails() {
+    assert_found("loss ignored");
+}
+
+#[test]
+fn driver_that_unlocks_without_its_owner_fails() {
+    assert_found("unlock without owner");
+}
