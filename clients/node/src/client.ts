@@ -1,28 +1,30 @@
-/** An own connection, of a client that neither reconnects nor repeats commands by itself. */
-export interface Connection {
-  /** `onEnd` is called when the connection was lost. All commands without a reply are rejected then. */
-  connect(onEnd: () => void): Promise<unknown>;
-  send(args: string[]): Promise<unknown>;
-  close(): void;
-}
+import { setTimeout as sleep } from "node:timers/promises";
 
 /** What Locks need of a Redis client. */
 export interface Client {
   /** Makes a connection to the primary, or to the node of a cluster at this address. */
   connection(address: string): Promise<Connection>;
-  /** Only of a cluster. */
-  cluster?: {
-    /** The addresses of the nodes. */
-    nodes(): string[];
-    /** The address of the slot's primary, as far as the client knows. */
-    primary(slot: number): Promise<string | undefined>;
-  };
+  /** In a cluster: the addresses of its nodes, and that of a slot's primary, as far as the client knows. */
+  nodes?(): string[];
+  primary?(slot: number): Promise<string | undefined>;
 }
 
-/** How long connecting may take, and how long a reply. Short compared with the lease. */
-export const RESPONSE_TIMEOUT = 3_000;
-
-export function hostAndPort(address: string): { host: string; port: number } {
-  const colon = address.lastIndexOf(":");
-  return { host: address.slice(0, colon), port: Number(address.slice(colon + 1)) };
+/** An own connection, which neither reconnects nor repeats commands by itself. */
+export interface Connection {
+  /** `onEnd` is called when the connection is lost. Commands without a reply are rejected then. */
+  connect(onEnd: () => void): Promise<unknown>;
+  send(args: string[]): Promise<unknown>;
+  close(): void;
 }
+
+/** How long connecting may take, and a reply, in ms: short compared with a lease. */
+export const TIMEOUT = 3_000;
+
+/** The monotonic clock, in ms. It stands still while the machine is suspended: Node.js has no other. */
+export const now = () => performance.now();
+
+/** Until when a lease that was confirmed by a request sent at `sent` lasts for certain. */
+export const deadline = (sent: number, ms: number) => sent + ms * 0.999 - 2;
+
+/** Waits about this long, without keeping the process alive. */
+export const pause = (ms: number) => sleep(ms * (0.5 + Math.random() / 2), undefined, { ref: false });

@@ -1,106 +1,91 @@
-import { RESPONSE_TIMEOUT, type Connection } from "./client.js";
-import { now, pause } from "./clock.js";
-import { ConnectionError, ServerError, translate } from "./errors.js";
+import { now, pause, type Connection } from "./client.js";
+import { lockError } from "./errors.js";
 
-/** The pause before another attempt to connect: doubled from attempt to attempt, up to a second. */
-const backoff = (failures: number): number => Math.min(1_000, 10 * 2 ** failures);
+/** How many commands may be without a reply. More would only wait in buffers. */
+const MAX_PENDING = 1_000;
 
 interface Live {
   connection: Connection;
-  /** How many commands have no reply yet, and when the last reply came, or the first of them was sent. */
+  isOpen: boolean;
+  lost?: Error;
+  /** How many commands have no reply, and since when: the last reply, or the first of them. */
   pending: number;
   heardAt: number;
-  watch?: NodeJS.Timeout;
-  /** Why it is no longer used. */
-  lost?: string;
-}
-
-export interface LinkEvents {
-  connect(): Promise<Connection>;
-  onOpen?(): void;
-  onLoss?(): void;
+  watch: NodeJS.Timeout;
 }
 
 /** One connection: opened when something is to be sent, and again after it was lost. Nothing is sent twice. */
 export class Link {
   #live: Promise<Live> | undefined;
   #failures = 0;
+  readonly #unsent: (() => void)[] = [];
 
   constructor(
-    private readonly events: LinkEvents,
+    private readonly connect: () => Promise<Connection>,
     private readonly timeout: number,
+    private readonly onLoss = () => {},
   ) {}
 
-  /** Waits for the connection. What is sent right after it is sent at once. */
-  async ready(): Promise<void> {
-    await (this.#live ??= this.#open());
+  /** Waits until a command can be sent: that which is sent right afterwards is sent at once. */
+  async ready(): Promise<Live> {
+    const live = await (this.#live ??= this.#open());
+    if (live.pending >= MAX_PENDING || this.#unsent.length > 0) {
+      await new Promise<void>((ready) => this.#unsent.push(ready));
+    }
+    return live;
   }
 
-  /** Sends once. Rejects with a ConnectionError if there is no reply: then it may have arrived. */
-  async send(args: string[]): Promise<unknown> {
-    const live = await (this.#live ??= this.#open());
+  async send(args: string[], live?: Live): Promise<unknown> {
+    live ??= await this.ready();
     if (live.pending++ === 0) live.heardAt = now();
     try {
       return await live.connection.send(args);
     } catch (cause) {
-      const error = translate(live.lost ? new Error(live.lost, { cause }) : cause);
-      // A demoted primary: another connection finds the new one.
-      if (!(error instanceof ServerError) || error.word === "READONLY") this.#drop(live, error.message);
+      const error = lockError(live.lost ?? cause);
+      // READONLY: a primary that was demoted.
+      if (["CONNECTION", "READONLY"].includes(error.word)) this.#drop(live, error);
       throw error;
     } finally {
       live.pending--;
       live.heardAt = now();
+      this.#unsent.shift()?.();
     }
   }
 
-  /** Drops the connection. Another one is opened when something is to be sent. */
   close(): void {
-    this.#live?.then((live) => this.#drop(live, "the connection was closed"), () => {});
+    this.#live?.then((live) => this.#drop(live, new Error("closed")), () => {});
   }
 
   async #open(): Promise<Live> {
     let live: Live | undefined;
-    let limit: NodeJS.Timeout | undefined;
+    const drop = (reason: string) => this.#drop(live!, new Error(reason));
+    const isSilent = () => live!.pending > 0 && now() - live!.heardAt > this.timeout;
+    // If the program was blocked, what has arrived is read first.
+    const check = () => isSilent() && setImmediate(() => isSilent() && drop(`none within ${this.timeout} ms`));
     try {
-      if (this.#failures > 0) await pause(backoff(this.#failures));
-      const opening = this.events.connect().then(async (connection) => {
-        live = { connection, pending: 0, heardAt: now() };
-        await connection.connect(() => this.#drop(live!, "the connection was lost"));
-        return live;
-      });
-      const late = new Promise<never>((_, reject) => {
-        limit = setTimeout(() => reject(new Error("it does not accept connections")), RESPONSE_TIMEOUT);
-      });
-      const opened = await Promise.race([opening, late]);
-      opened.watch = setInterval(() => this.#check(opened), this.timeout / 4).unref();
-      this.#failures = 0;
-      this.events.onOpen?.();
-      return opened;
+      if (this.#failures > 0) await pause(Math.min(1_000, 10 * 2 ** this.#failures));
+      const connection = await this.connect();
+      const watch = setInterval(check, this.timeout / 4).unref();
+      live = { connection, watch, pending: 1, heardAt: now(), isOpen: false };
+      await live.connection.connect(() => drop("the connection was lost"));
+      if (live.lost) throw live.lost;
+      [live.pending, live.isOpen, this.#failures] = [0, true, 0];
+      return live;
     } catch (error) {
       this.#failures++;
       this.#live = undefined;
-      if (live) live.lost = "not connected";
-      live?.connection.close();
-      throw translate(error, false);
-    } finally {
-      clearTimeout(limit);
+      if (live) this.#drop(live, error as Error);
+      throw lockError(live?.lost ?? error);
     }
   }
 
-  /** Ends a connection without replies. After the program was blocked, replies that have arrived are read first. */
-  #check(live: Live): void {
-    const isSilent = () => live.pending > 0 && now() - live.heardAt > this.timeout;
-    if (!isSilent()) return;
-    setImmediate(() => isSilent() && this.#drop(live, `nothing within ${this.timeout} ms`));
-  }
-
-  #drop(live: Live, reason: string): void {
-    // Until it is open, its opening fails instead.
-    if (live.lost || !live.watch) return;
+  #drop(live: Live, reason: Error): void {
+    if (live.lost) return;
     live.lost = reason;
     clearInterval(live.watch);
-    this.#live = undefined;
     live.connection.close();
-    this.events.onLoss?.();
+    if (!live.isOpen) return;
+    this.#live = undefined;
+    this.onLoss();
   }
 }

@@ -1,14 +1,9 @@
 import { setMaxListeners } from "node:events";
-
 import type { Client } from "./client.js";
-import { MAX_TIMER, now } from "./clock.js";
-import { AcquireTimeout, ServerError } from "./errors.js";
-import { Lock } from "./lock.js";
-import { Request, type LockOptions } from "./request.js";
-import { PATIENCE, Router } from "./router.js";
-
-/** How long `close` waits for what is under way, in ms. */
-const CLOSES_WITHIN = 3_000;
+import { AcquireTimeout, LockError } from "./errors.js";
+import { Hold, type Lock } from "./hold.js";
+import type { LockOptions } from "./request.js";
+import { Router } from "./router.js";
 
 export interface TryOptions extends LockOptions {
   /** Cancels the acquisition. */
@@ -20,7 +15,7 @@ export interface AcquireOptions extends TryOptions {
   timeout?: number;
 }
 
-/** Locks of one server, or of the primaries of a cluster. Create one per process. */
+/** Locks on one server, or on the primaries of a cluster. Create one per process. */
 export class Locks {
   readonly #router: Router;
 
@@ -30,8 +25,7 @@ export class Locks {
 
   /** Waits for the lock, in order of arrival. Rejects with AcquireTimeout, or with the reason of the signal. */
   async acquire(key: string, options: AcquireOptions = {}): Promise<Lock> {
-    const lock = await this.#router.track(this.#acquire(key, options, true));
-    return lock!;
+    return (await this.#router.track(this.#acquire(key, options, true)))!;
   }
 
   /** Does not wait: null means that others hold the lock, or wait for it. */
@@ -48,83 +42,62 @@ export class Locks {
     options: number | AcquireOptions,
     routine: (signal: AbortSignal, lock: Lock, ...others: Lock[]) => T | Promise<T>,
   ): Promise<T> {
-    const { signal, ...rest } = typeof options === "number" ? { lease: options } : (options as AcquireOptions);
-    const wanted = [keys].flat();
+    const all: AcquireOptions = typeof options === "number" ? { lease: options } : options;
     const held = new Map<string, Lock>();
-    const either = () => AbortSignal.any([...(signal ? [signal] : []), ...Array.from(held.values(), (lock) => lock.signal)]);
-    const release = async () => {
-      const releases = Array.from(held.values(), (lock) => lock.release());
-      await Promise.allSettled(releases);
-      await Promise.all(releases);
-    };
-    let result: T;
+    const signal = () => AbortSignal.any([all.signal ?? [], Array.from(held.values(), (lock) => lock.signal)].flat());
+    const release = () => Promise.allSettled(Array.from(held.values(), (lock) => lock.release()));
+    const wanted = [keys].flat();
     try {
-      for (const key of [...new Set(wanted)].sort()) {
-        held.set(key, await this.acquire(key, { ...rest, signal: either() }));
-      }
-      const [first, ...others] = wanted.map((key) => held.get(key)!);
-      result = await routine(either(), first!, ...others);
-    } catch (error) {
-      await release().catch(() => {});
-      throw error;
+      for (const key of [...new Set(wanted)].sort()) held.set(key, await this.acquire(key, { ...all, signal: signal() }));
+      const [lock, ...others] = wanted.map((key) => held.get(key)!);
+      const result = await routine(signal(), lock!, ...others);
+      await release();
+      await Promise.all(Array.from(held.values(), (lock) => lock.release()));
+      return result;
+    } finally {
+      await release();
     }
-    await release();
-    return result;
   }
 
   /** Gives up all requests and locks, and closes the connections. The client that was passed in stays open. */
   async close(): Promise<void> {
-    for (const request of [...this.#router.requests.values()]) {
-      if (request.lock) request.lock.lose("CLOSED");
-      else request.fail(new Error("the Locks were closed"));
+    for (const hold of [...this.#router.requests.values()]) {
+      if (hold.stage === "held") hold.lose("CLOSED");
+      else hold.fail(new LockError("CLOSED", "the Locks were closed"));
     }
-    await this.#router.close(CLOSES_WITHIN);
+    await this.#router.close();
   }
 
   async #acquire(key: string, options: AcquireOptions, waits: boolean): Promise<Lock | null> {
     const { signal, timeout } = options;
     signal?.throwIfAborted();
-    let request: Request;
-    const onAbort = () => request.fail(signal!.reason);
-    const onTimeout = () => request.fail(timedOut(request, timeout!));
+    let hold = new Hold(this.#router, key, options, waits);
+    const onAbort = () => hold.fail(signal!.reason);
     // Any number of tasks may wait with one signal.
     if (signal) setMaxListeners(0, signal);
     signal?.addEventListener("abort", onAbort, { once: true });
-    const timer = timeout === undefined ? undefined : setTimeout(onTimeout, Math.min(timeout, MAX_TIMER));
+    const timer = timeout === undefined ? undefined : setTimeout(() => hold.fail(timedOut(hold, timeout)), timeout);
     try {
-      for (;;) {
-        request = new Request(key, options, waits ? undefined : now() + PATIENCE);
-        const lock = await this.#request(request, signal);
-        if (lock !== undefined) return lock;
+      for (; ; hold = new Hold(this.#router, key, options, waits)) {
+        void this.#router.submit(hold);
+        const isGranted = await hold.outcome;
+        signal?.throwIfAborted();
+        if (hold.isHeld) return hold;
+        // Otherwise the lease had expired when the grant arrived: it is given back, and asked for anew.
+        this.#router.abandon(hold);
+        if (!isGranted) return null;
       }
+    } catch (error) {
+      this.#router.abandon(hold);
+      throw error;
     } finally {
       clearTimeout(timer);
       signal?.removeEventListener("abort", onAbort);
     }
   }
-
-  /** `undefined`: the lease had expired when the grant arrived. */
-  async #request(request: Request, signal: AbortSignal | undefined): Promise<Lock | null | undefined> {
-    this.#router.requests.set(request.id, request);
-    this.#router.submit(request);
-    let isOver = false;
-    try {
-      const grant = await request.outcome;
-      signal?.throwIfAborted();
-      if (grant && grant.deadline > now()) return new Lock(this.#router, request, grant);
-      isOver = !grant;
-      return grant && undefined;
-    } catch (error) {
-      isOver = error instanceof ServerError;
-      throw error;
-    } finally {
-      if (!request.lock) this.#router.abandon(request, isOver);
-    }
-  }
 }
 
-function timedOut(request: Request, timeout: number): AcquireTimeout {
-  const cause = request.lastError;
-  const why = cause ? cause.message : "others hold the lock, or wait for it";
-  return new AcquireTimeout(`${request.key}: not granted within ${timeout} ms: ${why}`, { cause });
+function timedOut({ key, lastError: cause }: Hold, timeout: number): AcquireTimeout {
+  const why = cause?.message ?? "others hold the lock, or wait for it";
+  return new AcquireTimeout("TIMEOUT", `${key}: not granted within ${timeout} ms: ${why}`, { cause });
 }

@@ -1,66 +1,54 @@
-import { hostAndPort, RESPONSE_TIMEOUT, type Client, type Connection } from "./client.js";
+import { TIMEOUT, type Client, type Connection } from "./client.js";
+import { parse } from "./slot.js";
 
-/** What is used of a client of node-redis 5 or 6. */
-export interface NodeRedis {
-  duplicate(overrides: object): NodeRedis;
+/** What is used of a client of node-redis. */
+interface NodeRedis {
+  options?: { socket?: object };
+  duplicate(options: object): NodeRedis;
   connect(): Promise<unknown>;
   sendCommand(args: string[]): Promise<unknown>;
   on(event: string, listener: (...args: any[]) => void): unknown;
-  options?: { socket?: object };
   unref(): void;
   destroy(): void;
 }
 
-/** What is used of a Sentinel client of node-redis. */
-export interface NodeRedisSentinel {
+interface NodeRedisSentinel {
   getMasterNode(): unknown;
-  /** Calls back with a client of the primary. */
-  _execute<T>(isReadonly: boolean, callback: (primary: any) => Promise<T>): Promise<T>;
+  _execute<T>(isReadonly: boolean, withPrimary: (client: any) => Promise<T>): Promise<T>;
 }
 
-/** What is used of a cluster client of node-redis. */
-export interface NodeRedisCluster {
+interface NodeRedisCluster {
   slots: { master: { address: string } }[];
   nodeByAddress: Map<string, any>;
-  nodeClient(node: any): Promise<unknown>;
+  nodeClient(node: any): Promise<any>;
 }
 
-/** Options that would repeat or reject commands, reconnect, or change replies. */
+/** Options that would reject commands, repeat them, or change replies. */
 const OWN = {
-  disableOfflineQueue: true,
-  commandsQueueMaxLength: undefined,
-  commandOptions: { timeout: undefined },
-  pingInterval: undefined,
-  readonly: false,
-  clientSideCache: undefined,
-  emitInvalidate: false,
-  maintNotifications: "disabled",
+  ...{ disableOfflineQueue: true, commandsQueueMaxLength: undefined, commandOptions: { timeout: undefined } },
+  ...{ readonly: false, pingInterval: undefined, maintNotifications: "disabled" },
+  ...{ clientSideCache: undefined, emitInvalidate: false },
 };
 
-/** Locks on the server, the Sentinels or the cluster of this client, which is connected. */
+/** Locks on the server, the primary of the Sentinels, or the cluster of this connected client of node-redis 5 or 6. */
 export function fromNodeRedis(client: NodeRedis | NodeRedisSentinel | NodeRedisCluster): Client {
-  if ("nodeByAddress" in client) {
-    return {
-      async connection(address) {
-        const nodes = [...client.nodeByAddress.values()];
-        const node = nodes.find((node) => node.client) ?? nodes[0];
-        if (!node) throw new Error("the cluster client knows no node: connect it first");
-        return connection((await client.nodeClient(node)) as NodeRedis, hostAndPort(address));
-      },
-      cluster: {
-        nodes: () => [...client.nodeByAddress.keys()],
-        primary: async (slot) => client.slots[slot]?.master.address,
-      },
-    };
-  }
   if ("getMasterNode" in client) {
     return { connection: () => client._execute(false, async (primary) => connection(primary, {})) };
   }
-  return { connection: async () => connection(client, {}) };
+  if (!("nodeByAddress" in client)) return { connection: async () => connection(client, {}) };
+  return {
+    async connection(address) {
+      const nodes = [...client.nodeByAddress.values()];
+      const node = await client.nodeClient(nodes.find(({ client }) => client) ?? nodes[0]);
+      return connection(node, parse(address));
+    },
+    nodes: () => [...client.nodeByAddress.keys()],
+    primary: async (slot) => client.slots[slot]?.master.address,
+  };
 }
 
 function connection(client: NodeRedis, address: object): Connection {
-  const socket = { connectTimeout: RESPONSE_TIMEOUT, socketTimeout: undefined, reconnectStrategy: false };
+  const socket = { connectTimeout: TIMEOUT, socketTimeout: undefined, reconnectStrategy: false };
   const own = client.duplicate({ ...OWN, socket: { ...client.options?.socket, ...address, ...socket } });
   own.unref();
   return {

@@ -1,144 +1,171 @@
-import { RESPONSE_TIMEOUT, type Client } from "./client.js";
-import { now, pause } from "./clock.js";
-import { ConnectionError, isTransient, ServerError, translate } from "./errors.js";
-import type { Request } from "./request.js";
+import { deadline, now, pause, TIMEOUT, type Client } from "./client.js";
+import { isTransient, LockError, lockError } from "./errors.js";
+import type { Hold } from "./hold.js";
 import { Session } from "./session.js";
 import { slotOf } from "./slot.js";
 
-/** How long a caller waits for a server that does not reply. */
-export const PATIENCE = 9_000;
+/** How long a caller who does not wait for a lock waits for a server that does not reply. */
+export const PATIENCE = 3 * TIMEOUT;
 /** How long it is tried to give something back, at least: a server that hangs may grant it late. */
 const GIVEN_BACK_FOR = 30_000;
-/** Copies of a request that a lost connection may still deliver arrive within this time. */
+/** Copies that a lost connection may still deliver arrive within this time. */
 const LATE_COPIES = 500;
+/** After a lost connection, all leases are renewed within this time. */
+const RENEWED_WITHIN = 500;
+
 const MAX_REDIRECTIONS = 5;
 
-/** A request that is given back. */
-type Abandoned = Pick<Request, "key" | "lease" | "release"> & Partial<Pick<Request, "hasLostCopies">>;
+/** What is given back. */
+type Given = Pick<Hold, "id" | "key" | "owner" | "lease" | "hasLostCopies">;
 
 /** All requests of a Locks, and the way to their servers. */
 export class Router {
   /** Those that wait and those that are held, by id, the oldest first. */
-  readonly requests = new Map<string, Request>();
-  hasConnected = false;
-  isClosed = false;
+  readonly requests = new Map<string, Hold>();
   readonly #sessions = new Map<string, Session>();
-  /** Where slots are that have moved since the client has learned of them. */
+  /** Where slots are that the client does not know of yet. */
   readonly #moved = new Map<number, string>();
   readonly #running = new Set<Promise<unknown>>();
   readonly #alive = setInterval(() => {}, 1e9).unref();
+  #hasConnected = false;
+  #isClosed = false;
 
   constructor(private readonly client: Client) {}
 
-  submit(request: Request): void {
-    if (!this.requests.has(request.id) || request.isSettled) return;
-    this.#session(request.key).then((session) => session.submit(request), request.fail);
-  }
-
-  /** The server has granted a request: in the reply, in the answer, or in both. */
-  onGranted(request: Request, fence: number, deadline: number): void {
-    if (!this.requests.has(request.id)) this.giveBack(request);
-    else if (!request.isSettled) request.grant({ fence, deadline });
-  }
-
-  /** Sends once to the server that has the key. */
-  async call(key: string, args: string[]): Promise<unknown> {
-    for (let redirections = 0; ; redirections++) {
-      const session = await this.#session(key);
+  /** Sends a request, and sends it again, until it has an outcome. */
+  async submit(request: Hold): Promise<void> {
+    this.requests.set(request.id, request);
+    const patience = request.waits ? Infinity : now() + PATIENCE;
+    while (request.stage === "waiting") {
+      let [session, inbox]: [Session?, string?] = [];
       try {
-        return await session.link.send(args);
-      } catch (error) {
-        this.reroute(key, error, session.address);
-        const isMoved = error instanceof ServerError && error.word === "MOVED";
-        if (!isMoved || redirections >= MAX_REDIRECTIONS) throw error;
-        await pause(50);
+        session = await this.#session(request.key);
+        if (request.waits) await session.opening;
+        const live = await session.link.ready();
+        this.#hasConnected = true;
+        if (request.stage !== "waiting") return;
+        const dequeued = new Promise<void>((again, fail) => {
+          request.dequeue = (error) => (error ? fail(error) : again());
+        });
+        dequeued.catch(() => {});
+        session.queued.add(request);
+        [inbox, request.isKnown] = [session.inbox, true];
+        const sent = now();
+        const reply = await session.link.send(request.acquire(inbox), live);
+        const [fence, , lease, waited] = Array.from((reply as unknown[] | null) ?? [], Number);
+        if (waited !== undefined) this.onGranted(request, fence!, lease!, sent + waited);
+        else if (fence === undefined) [request.isKnown] = [false, request.settle(false)];
+        else if (inbox === session.inbox) await dequeued;
+      } catch (cause) {
+        const error = lockError(cause);
+        if (error.word === "NOINBOX") session!.open(inbox!);
+        else await this.#onError(request, error, now() < patience, session);
+      } finally {
+        session?.queued.delete(request);
       }
     }
   }
 
-  /** Sends again until the last copy has a reply, or until then. */
-  async repeat(key: string, args: string[], until: number, onLostReply = () => {}): Promise<unknown> {
-    for (;;) {
+  /** The lease is counted from `from`. A request can get its grant twice, and after its end. */
+  onGranted(request: Given & Partial<Hold>, fence: number, lease: number, from: number): void {
+    const known = this.requests.get(request.id);
+    if (!known) this.giveBack(request);
+    else if (known.stage === "waiting") known.grant(fence, deadline(from, lease));
+  }
+
+  /** Sends a command to the server of the key: again until then, if there is no reply. That to the last copy counts. */
+  async call(key: string, args: string[], until = 0, onLostReply = () => {}): Promise<unknown> {
+    for (let redirections = 0; ; ) {
+      const session = await this.#session(key);
       try {
-        return await this.call(key, args);
-      } catch (error) {
-        if (error instanceof ConnectionError && error.wasSent) onLostReply();
-        if (!isTransient(error) || this.isClosed || now() >= until) throw error;
-        await pause(50);
+        return await session.link.send(args);
+      } catch (cause) {
+        const error = lockError(cause);
+        this.#reroute(key, error, session.address);
+        const isMoved = error.word === "MOVED" && redirections++ < MAX_REDIRECTIONS;
+        if (!isMoved && (now() >= until || this.#isClosed || !isTransient(error))) throw error;
+        if (error.word === "CONNECTION") onLostReply();
+        await pause(20);
       }
     }
   }
 
   /** Withdraws a request, or releases its hold, in the background. What cannot be given back ends with its lease. */
-  giveBack(request: Abandoned): void {
-    const until = now() + Math.max(request.lease, GIVEN_BACK_FOR);
-    const release = () => this.repeat(request.key, request.release(), until).catch(() => {});
-    const all = release().then(async () => {
-      if (!request.hasLostCopies) return;
-      await pause(LATE_COPIES);
-      await release();
-    });
-    // A process that is about to end waits for one reply.
-    void this.track(Promise.race([all, pause(RESPONSE_TIMEOUT)]));
+  giveBack({ id, key, owner, lease, hasLostCopies }: Given): void {
+    const until = now() + Math.max(lease, GIVEN_BACK_FOR);
+    const release = () => this.call(key, ["DLOCK.RELEASE", key, owner, "REQID", id], until).catch(() => {});
+    const again = () => pause(LATE_COPIES).then(release);
+    const all = release().then(() => hasLostCopies && again());
+    // It does not keep a process alive for longer.
+    void this.track(Promise.race([all, pause(TIMEOUT)]));
   }
 
-  /** A request ends without a hold, in the server (`isOver`) or only here. */
-  abandon(request: Request, isOver: boolean): void {
+  /** A request or a hold ends here. */
+  abandon(request: Hold): void {
     this.requests.delete(request.id);
-    if (request.hasLostCopies || (!isOver && (request.isSent || request.isQueued))) this.giveBack(request);
+    request.stage = "over";
+    request.dequeue();
+    if (request.isKnown || request.hasLostCopies) this.giveBack(request);
   }
 
-  /** Takes note of where a key is after this error of a server. */
-  reroute(key: string, error: unknown, address: string): void {
-    if (!this.client.cluster) return;
-    if (error instanceof ServerError && error.word === "MOVED") {
-      const [, slot, to] = error.message.split(" ");
-      // A node without a host of its own names only its port.
-      const host = address.slice(0, address.lastIndexOf(":"));
-      this.#moved.set(Number(slot), to!.startsWith(":") ? host + to : to!);
-    } else if (error instanceof ConnectionError) {
-      // Another node knows who has the slot now.
-      const others = this.client.cluster.nodes().filter((other) => other !== address);
-      const other = others[Math.floor(Math.random() * others.length)];
-      if (other) this.#moved.set(slotOf(key), other);
-    }
+  /** The connection was lost: how long the server was away is not known. */
+  renewAll(): void {
+    for (const hold of this.requests.values()) hold.renewWithin(Math.random() * RENEWED_WITHIN);
   }
 
   /** Keeps the process alive, and `close` waiting, until this is done. */
   track<T>(promise: Promise<T>): Promise<T> {
     this.#running.add(promise);
     this.#alive.ref();
-    const done = () => {
-      this.#running.delete(promise);
-      if (this.#running.size === 0) this.#alive.unref();
-    };
+    const done = () => void (this.#running.delete(promise) && this.#running.size === 0 && this.#alive.unref());
     promise.then(done, done);
     return promise;
   }
 
-  /** Waits for what is under way, and closes all connections. */
-  async close(ms: number): Promise<void> {
-    for (const until = now() + ms; this.#running.size > 0 && now() < until; ) {
-      await Promise.race([Promise.allSettled(this.#running), pause(ms)]);
+  /** Waits for what is under way, for a limited time. */
+  async close(): Promise<void> {
+    for (const until = now() + TIMEOUT; this.#running.size > 0 && now() < until; ) {
+      await Promise.race([Promise.allSettled(this.#running), pause(TIMEOUT)]);
     }
-    this.isClosed = true;
+    this.#isClosed = true;
     clearInterval(this.#alive);
     await Promise.all(Array.from(this.#sessions.values(), (session) => session.close()));
   }
 
+  async #onError(request: Hold, error: LockError, isPatient: boolean, session?: Session): Promise<void> {
+    const isLost = error.word === "CONNECTION";
+    request.isKnown &&= isLost;
+    request.lastError = error;
+    const isRepeated = request.waits ? isTransient(error) : isPatient && (isLost || error.word === "MOVED");
+    if (!isRepeated || !this.#hasConnected) return request.fail(error);
+    request.hasLostCopies ||= isLost;
+    this.#reroute(request.key, error, session?.address ?? "");
+    // A link has its own pauses.
+    if (!isLost) await pause(50);
+  }
+
+  /** Takes note of where a key is after this error of a node. */
+  #reroute(key: string, error: LockError, address: string): void {
+    if (error.word === "MOVED") {
+      const [, slot, to] = error.message.split(" ");
+      // A node may name only a port, for its own host.
+      this.#moved.set(Number(slot), to!.startsWith(":") ? address.replace(/:\d+$/, to!) : to!);
+    } else if (error.word === "CONNECTION" && this.client.nodes) {
+      // Another node knows who has the slot now.
+      const others = this.client.nodes().filter((other) => other !== address);
+      if (others.length > 0) this.#moved.set(slotOf(key), others[Math.floor(Math.random() * others.length)]!);
+    }
+  }
+
   async #session(key: string): Promise<Session> {
-    if (this.isClosed) throw new ConnectionError("the Locks are closed", false);
+    if (this.#isClosed) throw new LockError("CLOSED", "the Locks were closed");
     let address = "";
-    if (this.client.cluster) {
+    if (this.client.primary) {
       const slot = slotOf(key);
-      const primary = () => this.client.cluster!.primary(slot);
-      address = this.#moved.get(slot) ?? (await primary().catch((error) => Promise.reject(translate(error, false)))) ?? "";
+      address = this.#moved.get(slot) ?? (await this.client.primary(slot)) ?? "";
     }
-    let session = this.#sessions.get(address);
-    if (!session) {
-      session = new Session(address, this, () => this.client.connection(address));
-      this.#sessions.set(address, session);
-    }
+    const session = this.#sessions.get(address) ?? new Session(address, this.client, this);
+    this.#sessions.set(address, session);
     return session;
   }
 }

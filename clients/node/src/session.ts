@@ -1,158 +1,128 @@
-import { RESPONSE_TIMEOUT } from "./client.js";
-import { now, pause, safeDeadline } from "./clock.js";
-import { ConnectionError, isTransient, ServerError, translate } from "./errors.js";
-import { Inbox, type Answer } from "./inbox.js";
-import { Link, type LinkEvents } from "./link.js";
-import type { Request } from "./request.js";
+import { randomBytes } from "node:crypto";
+import { now, pause, TIMEOUT, type Client } from "./client.js";
+import { isTransient, LockError, lockError } from "./errors.js";
+import { Link } from "./link.js";
+import type { Hold } from "./hold.js";
 import type { Router } from "./router.js";
 
-/** How many requests of a resumed queue may be without a reply. */
-const MAX_UNANSWERED = 1_000;
-/** An inbox for which nobody has waited for this long is closed. */
+/** How long a DLOCK.GRANTS waits, and the inbox lasts without one. */
+const [BLOCK, TTL] = [2_000, 5_000];
+/** An inbox for which nobody has waited for this long is ended. */
 const IDLE = 10_000;
-/** After a lost connection, all leases are renewed within this time. */
-const RENEWED_WITHIN = 500;
+
+type Answer = [word: string, id: string, key: string, owner: string, ...rest: unknown[]];
 
 /** One server, on two connections: one for requests, and one for answers while somebody waits. */
 export class Session {
   readonly link: Link;
-  readonly #inbox: Inbox;
-  /** The keys of requests that were sent without an inbox. */
-  readonly #probes = new Set<string>();
+  readonly #reader: Link;
+  /** Requests without an outcome that were sent, the oldest first. */
+  readonly queued = new Set<Hold>();
+  inbox = "";
+  /** While the inbox is created. */
+  opening: Promise<void> | undefined;
+  #opened = (_error?: LockError): void => {};
+  #isOpen = false;
+  #isReading = false;
+  #cursor = "0";
   #usedAt = 0;
-  #isResuming = false;
 
-  constructor(
-    readonly address: string,
-    private readonly router: Router,
-    connect: LinkEvents["connect"],
-  ) {
-    const onOpen = () => (router.hasConnected = true);
-    this.link = new Link({ connect, onOpen, onLoss: () => this.#renewAll() }, RESPONSE_TIMEOUT);
-    this.#inbox = new Inbox(connect, {
-      onAnswers: (answers, from) => answers.forEach((answer) => this.#onAnswer(answer, from)),
-      onOpen: () => void this.#resume(),
-      onUnreachable: () => this.#waiting().forEach((request) => this.#repeat(request, 0)),
-      onRefused: (error) => this.#waiting().forEach((request) => request.fail(error)),
-      isIdle: () => {
-        if (this.#waiting().length > 0) this.#usedAt = now();
-        return now() - this.#usedAt > IDLE;
-      },
-    });
+  constructor(readonly address: string, client: Client, private readonly router: Router) {
+    const connect = () => client.connection(address);
+    this.link = new Link(connect, TIMEOUT, () => router.renewAll());
+    this.#reader = new Link(connect, BLOCK * 2);
+    this.#name();
   }
 
-  /** Sends a request, if no older one has to be sent before. */
-  submit(request: Request): void {
-    request.session = this;
-    request.isQueued = false;
-    if (!request.waits || (this.#inbox.isOpen && !this.#isResuming)) return void this.#send(request);
-    // Without an inbox, the first request for a key finds out whether the lock is free. Others wait for what it finds,
-    // so that none overtakes it.
-    if (!this.#inbox.isRunning && !this.#probes.has(request.key)) {
-      this.#probes.add(request.key);
-      return void this.#send(request);
-    }
-    this.#inbox.open();
+  /** A request has to wait, and this inbox does not exist (any more). */
+  open(inbox: string): void {
+    this.#usedAt = now();
+    if (inbox !== this.inbox || this.opening) return;
+    // A call that still waits for the old one is ended.
+    if (this.#isOpen) this.#reader.close();
+    this.#renew();
+    if (!this.#isReading) void this.#read();
   }
 
-  /** Ends the inbox, and the connections. */
   async close(): Promise<void> {
-    if (this.#inbox.isRunning) await this.link.send(this.#inbox.end()).catch(() => {});
+    this.#isReading = false;
+    const last = this.#end();
+    if (last) await this.link.send(last).catch(() => {});
+    this.#reader.close();
     this.link.close();
   }
 
-  async #send(request: Request): Promise<void> {
-    const inbox = this.#inbox.name;
-    request.isSent = true;
-    try {
-      await this.link.ready();
-      const sent = now();
-      const reply = (await this.link.send(request.acquire(inbox))) as number[] | null;
-      request.isSent = false;
-      if (reply && reply.length >= 4) {
-        const [fence, , lease, waited] = reply.map(Number) as [number, number, number, number];
-        this.router.onGranted(request, fence, safeDeadline(sent, waited + lease));
-      } else if (reply === null) {
-        request.grant(null);
-      } else if (inbox === this.#inbox.name && this.#inbox.isOpen) {
-        request.isQueued = true;
-      } else {
-        this.#repeat(request, 0);
-      }
-    } catch (error) {
-      request.isSent = false;
-      this.#onError(request, translate(error), inbox);
-    } finally {
-      this.#probes.delete(request.key);
-    }
+  /** The call that ends the inbox. Requests that are queued there meanwhile are sent again. */
+  #end(): string[] | undefined {
+    const last = this.#isOpen ? ["DLOCK.GRANTS", this.inbox, this.#cursor, "TTL", "0"] : undefined;
+    this.#name();
+    this.#endOpening();
+    return last;
   }
 
-  #onError(request: Request, error: ServerError | ConnectionError, inbox?: string): void {
-    const isLost = error instanceof ConnectionError;
-    request.hasLostCopies ||= isLost && error.wasSent;
-    request.lastError = error;
-    if (!isLost && error.word === "NOINBOX") {
-      request.lastError = undefined;
-      this.#usedAt = now();
-      if (inbox === this.#inbox.name && this.#inbox.isOpen) this.#inbox.restart();
-      else if (this.#inbox.isOpen) this.#repeat(request, 0);
-      this.#inbox.open();
-      return;
+  /** With a new name, late requests with the old one find no inbox, and are not queued before older ones. */
+  #name(): void {
+    [this.inbox, this.#cursor, this.#isOpen] = [randomBytes(16).toString("hex"), "0", false];
+  }
+
+  /** The inbox is gone. All that waited there are sent again when there is a new one, the oldest first. */
+  #renew(): void {
+    this.#name();
+    this.opening ??= new Promise((resolve, reject) => (this.#opened = (error) => (error ? reject(error) : resolve())));
+    this.opening.catch(() => {});
+    for (const request of this.queued) request.dequeue();
+  }
+
+  /** Those that wait for the inbox are sent, or fail. */
+  #endOpening(error?: LockError): void {
+    this.opening = undefined;
+    this.#opened(error);
+  }
+
+  async #read(): Promise<void> {
+    this.#isReading = true;
+    for (let sent = 0, heardAt = now(), isRepeated = false; this.#isReading; ) {
+      const [inbox, isNew] = [this.inbox, !this.#isOpen];
+      const wait = isNew ? ["TTL", String(TTL)] : ["BLOCK", String(BLOCK)];
+      try {
+        const live = await this.#reader.ready();
+        // The leases in the answers to a repeated call are counted from its first copy.
+        if (!isRepeated) sent = now();
+        const reply = await this.#reader.send(["DLOCK.GRANTS", inbox, this.#cursor, ...wait], live);
+        const [cursor, waited, answers] = reply as [number, number, Answer[]];
+        [heardAt, isRepeated] = [now(), false];
+        for (const answer of answers) this.#onAnswer(answer, sent + Number(waited));
+        if (inbox !== this.inbox) continue;
+        [this.#cursor, this.#isOpen] = [String(cursor), true];
+        this.#endOpening();
+      } catch (cause) {
+        const error = lockError(cause);
+        isRepeated = inbox === this.inbox;
+        if (["NOINBOX", "BUSYINBOX", "READONLY"].includes(error.word) || (!isNew && now() - heardAt > TTL)) {
+          this.#renew();
+          [heardAt, isRepeated] = [now(), false];
+        } else if (isNew) {
+          // Without it, locks that are free can still be acquired.
+          this.#isReading &&= isTransient(error);
+          this.#endOpening(this.#isReading ? undefined : error);
+        }
+        if (this.#isReading && error.word !== "CONNECTION") await pause(50);
+      }
+      if (this.queued.size > 0 || this.opening) this.#usedAt = now();
+      else if (now() - this.#usedAt > IDLE) this.#isReading = false;
     }
-    const isMoved = isLost || error.word === "MOVED";
-    const isPatient = request.waits ? isTransient(error) : isMoved && now() < request.triedUntil!;
-    if (!isPatient || !this.router.hasConnected) return request.fail(error);
-    this.router.reroute(request.key, error, this.address);
-    // A lost connection is not open again at once.
-    this.#repeat(request, isLost ? 0 : 50);
+    const last = this.#end();
+    if (last) await this.#reader.send(last).catch(() => {});
+    if (!this.#isReading) this.#reader.close();
   }
 
   #onAnswer([word, id, key, owner, ...rest]: Answer, from: number): void {
-    const request = this.router.requests.get(id);
     if (word === "granted") {
       const [fence, , lease] = rest.map(Number) as [number, number, number];
-      if (request) this.router.onGranted(request, fence, safeDeadline(from, lease));
-      // Nobody waits for it any more.
-      else this.router.giveBack({ key, lease, release: () => ["DLOCK.RELEASE", key, owner, "REQID", id] });
-    } else if (request && !request.isSettled && request.session === this) {
-      if (word === "error") this.#onError(request, translate(new Error(String(rest[0]))));
-      else if (word === "timeout" || word === "withdrawn") this.#repeat(request, 0);
+      this.router.onGranted({ id, key, owner, lease, hasLostCopies: false }, fence, lease, from);
+    } else if (["error", "timeout", "withdrawn"].includes(word)) {
+      const error = word === "error" ? lockError(new Error(String(rest[0]))) : undefined;
+      this.router.requests.get(id)?.dequeue(error);
     }
-  }
-
-  /** Sends a request again, to the server that has its lock then. */
-  #repeat(request: Request, ms: number): void {
-    request.isQueued = false;
-    const submit = () => this.router.submit(request);
-    if (ms > 0) void pause(ms).then(submit);
-    else if (!request.isSent) submit();
-  }
-
-  /** There is a new inbox: queues all that wait, the oldest first. Newer ones join at the end. */
-  async #resume(): Promise<void> {
-    this.#isResuming = true;
-    for (const request of this.#waiting()) request.isQueued = false;
-    const sent: Promise<void>[] = [];
-    // A Map's iterator also finds what is added meanwhile.
-    for (const request of this.router.requests.values()) {
-      if (!this.#isWaiting(request) || request.isQueued || request.isSent) continue;
-      sent.push(this.#send(request));
-      if (sent.length >= MAX_UNANSWERED) await Promise.all(sent.splice(0));
-    }
-    this.#isResuming = false;
-  }
-
-  #renewAll(): void {
-    for (const request of this.router.requests.values()) {
-      if (request.session === this) request.lock?.renewWithin(RENEWED_WITHIN);
-    }
-  }
-
-  #isWaiting(request: Request): boolean {
-    return request.session === this && request.waits && !request.isSettled;
-  }
-
-  #waiting(): Request[] {
-    return Array.from(this.router.requests.values()).filter((request) => this.#isWaiting(request));
   }
 }

@@ -9,3 +9,9 @@ export function slotOf(key: string): number {
   }
   return crc & 0x3fff;
 }
+
+/** `host:port` as the clients want it. */
+export function parse(address: string): { host: string; port: number } {
+  const colon = address.lastIndexOf(":");
+  return { host: address.slice(0, colon), port: Number(address.slice(colon + 1)) };
+}
