@@ -1,44 +1,63 @@
+import { randomUUID } from "node:crypto";
+import { hostname } from "node:os";
 import { deadline, now } from "./client.js";
 import { isLost, isTransient, LockError, lockError, Lost } from "./errors.js";
-import { Request, type LockOptions } from "./request.js";
 import { PATIENCE, type Router } from "./router.js";
 
 /** The longest pause before a failed renewal is tried again, and the longest time that a timer takes. */
 const [MAX_RETRY_PAUSE, MAX_TIMER] = [1_000, 2 ** 31 - 1];
+const PROCESS = `${hostname()}:${process.pid}`;
 
-/** A held lock. Its lease is renewed until it is released or lost. */
-export interface Lock extends AsyncDisposable {
-  readonly key: string;
-  readonly owner: string;
-  /** The fencing token: send it with every write. Every later grant of the lock has a larger one. */
-  readonly fence: number;
-  /** Aborted with a Lost when the lock is lost: at its deadline at the latest. Not aborted by a release. */
-  readonly signal: AbortSignal;
-  readonly isHeld: boolean;
-  /** For how many more ms the lock is certainly held if it is not renewed. */
-  remaining(): number;
-  /** Extends the lease once, if less than this is left of it. */
-  extend(ms: number): Promise<void>;
-  /** A fenced write: the server runs the command if the lock is held. Rejects with Lost if it has not run. */
-  query(command: string, ...args: (string | number)[]): Promise<unknown>;
-  /** Rejects with Lost if the lock was, or may have been, lost before. Later calls return the same. */
-  release(): Promise<void>;
+export interface LockOptions {
+  /** The lease in ms, 30 000 by default. It is renewed after each third of it. */
+  lease?: number;
+  /** How many holders there may be: 1 by default. */
+  limit?: number;
+  /** Any number of holders, if all are shared. */
+  shared?: boolean;
 }
 
-/** A request that becomes a lock. */
-export class Hold extends Request implements Lock {
+/** A held lock. Its lease is renewed until it is released or lost. */
+export type Lock = AsyncDisposable &
+  Pick<Hold, "key" | "owner" | "fence" | "signal" | "isHeld" | "remaining" | "extend" | "query" | "release">;
+
+/** A request that becomes a lock. It has its own id and owner: repeating it is safe, and nobody else can release it. */
+export class Hold {
+  readonly id: string = randomUUID();
+  readonly owner: string = `${PROCESS}:${this.id}`;
+  readonly lease: number;
+  /** The fencing token: send it with every write. Every later grant of the lock has a larger one. */
   fence = 0;
+  stage: "waiting" | "held" | "over" = "waiting";
+  /** Whether the server may have it. */
+  isKnown = false;
+  lastError: LockError | undefined;
+  /** Takes it out of the queue: it is granted or over, or has to be sent again, perhaps because of an error. */
+  dequeue = (_error?: LockError): void => {};
+  settle!: (isGranted: boolean) => void;
+  fail!: (error: unknown) => void;
+  readonly outcome = new Promise<boolean>((settle, fail) => Object.assign(this, { settle, fail }));
   #deadline = 0;
   #timer: NodeJS.Timeout | undefined;
-  #isRenewing = false;
   #lost: Lost | undefined;
   #released: Promise<void> | undefined;
   #controller: AbortController | undefined;
 
-  constructor(private readonly router: Router, key: string, options: LockOptions, waits: boolean) {
-    super(key, options, waits);
+  constructor(
+    private readonly router: Router,
+    readonly key: string,
+    private readonly options: LockOptions,
+    /** Until when it is repeated if it does not wait for its turn. */
+    readonly until: number,
+  ) {
+    this.lease = options.lease ?? 30_000;
   }
 
+  get waits(): boolean {
+    return this.until === Infinity;
+  }
+
+  /** Aborted with a Lost when the lock is lost: at its deadline at the latest. Not aborted by a release. */
   get signal(): AbortSignal {
     this.#controller ??= new AbortController();
     if (this.#lost) this.#controller.abort(this.#lost);
@@ -49,20 +68,24 @@ export class Hold extends Request implements Lock {
     return this.remaining() > 0;
   }
 
+  /** For how many more ms the lock is certainly held if it is not renewed. */
   remaining(): number {
     return this.stage === "held" ? Math.max(0, this.#deadline - now()) : 0;
   }
 
+  /** Extends the lease once, if less than this is left of it. */
   async extend(ms: number): Promise<void> {
     this.#check();
     await this.router.track(this.#extend(ms, this.#deadline));
   }
 
+  /** A fenced write: the server runs the command if the lock is held. Rejects with Lost if it has not run. */
   async query(command: string, ...args: (string | number)[]): Promise<unknown> {
     this.#check();
     return await this.router.track(this.#call(["DLOCK.GUARD", this.key, this.owner, this.fence, command, ...args]));
   }
 
+  /** Rejects with Lost if the lock was, or may have been, lost before. Later calls return the same. */
   release(): Promise<void> {
     return (this.#released ??= this.router.track(this.#release()));
   }
@@ -71,7 +94,13 @@ export class Hold extends Request implements Lock {
     if (!this.#released) await this.release();
   }
 
-  /** The server has granted it. */
+  acquire(inbox: string): string[] {
+    const { limit, shared } = this.options;
+    const kind = shared ? ["SHARED"] : limit === undefined ? [] : ["LIMIT", String(limit)];
+    const queue = this.waits ? ["QUEUE", inbox, "0"] : [];
+    return ["DLOCK.ACQUIRE", this.key, this.owner, String(this.lease), ...kind, ...queue, "REQID", this.id];
+  }
+
   grant(fence: number, until: number): void {
     [this.stage, this.fence, this.#deadline] = ["held", fence, until];
     this.settle(true);
@@ -81,32 +110,25 @@ export class Hold extends Request implements Lock {
 
   /** Renews the lease in this time, or after a third of what is left of it. */
   renewWithin(ms: number): void {
-    if (this.stage !== "held") return;
-    clearTimeout(this.#timer);
-    const [third, left] = [Math.min(ms, this.lease / 3, (this.#deadline - now()) / 3), this.#deadline - now()];
-    const pause = this.#isRenewing ? left : third;
-    this.#timer = setTimeout(() => this.#onTime(), Math.max(0, Math.min(pause, MAX_TIMER))).unref();
+    this.#wakeAfter(Math.min(ms, this.lease / 3, (this.#deadline - now()) / 3));
   }
 
   lose(word: string): Lost {
-    if (this.#lost) return this.#lost;
-    const lost = new Lost(this.key, word);
+    const lost = (this.#lost ??= new Lost(this.key, word));
     if (this.stage !== "held") return lost;
-    this.#lost = lost;
     this.#end(!isLost(lost));
     this.#controller?.abort(lost);
     return lost;
   }
 
-  /** Ends it here. What the server may have of it is given back. */
-  #end(isGivenBack: boolean): void {
+  #end(isKnown: boolean): void {
     clearTimeout(this.#timer);
-    this.isKnown &&= isGivenBack;
+    this.isKnown = isKnown;
     this.router.abandon(this);
   }
 
   #check(): void {
-    if (this.#released) throw new LockError("RELEASED", `the lock ${this.key} was released: acquire it again`);
+    if (this.#released && !this.#lost) throw new LockError("RELEASED", `${this.key} was released: acquire it again`);
     if (!this.isHeld) throw this.lose("EXPIRED");
   }
 
@@ -114,7 +136,8 @@ export class Hold extends Request implements Lock {
     try {
       return await this.router.call(this.key, args.map(String), until);
     } catch (cause) {
-      throw isLost(lockError(cause)) ? this.lose(lockError(cause).word) : cause;
+      const error = lockError(cause);
+      throw isLost(error) && this.stage === "held" ? this.lose(error.word) : error;
     }
   }
 
@@ -124,35 +147,39 @@ export class Hold extends Request implements Lock {
     this.#deadline = Math.max(this.#deadline, deadline(sent, Number(left)));
   }
 
-  #onTime(): void {
-    if (now() < this.#deadline) return this.#isRenewing ? this.renewWithin(this.lease) : void this.#renew();
+  #wakeAfter(ms: number): void {
+    clearTimeout(this.#timer);
+    if (this.stage !== "held") return;
+    this.#timer = setTimeout(() => this.#wake(), Math.min(Math.max(0, ms), MAX_TIMER)).unref();
+  }
+
+  #wake(): void {
+    if (now() < this.#deadline) return void this.#renew();
     // If the program was blocked, the reply to a renewal may have arrived: it is read first.
-    setImmediate(() => (this.isHeld ? this.renewWithin(this.lease) : this.lose("EXPIRED")));
+    setImmediate(() => (this.isHeld || this.stage !== "held" ? this.renewWithin(this.lease) : this.lose("EXPIRED")));
   }
 
   async #renew(): Promise<void> {
-    this.#isRenewing = true;
-    this.renewWithin(this.lease);
+    // Wakes at the deadline, unless there is a reply.
+    this.#wakeAfter(this.#deadline - now());
     const isRenewed = await this.#extend(this.lease).then(() => true, () => false);
-    this.#isRenewing = false;
     this.renewWithin(isRenewed ? this.lease : Math.min(MAX_RETRY_PAUSE, this.lease / 10));
   }
 
   async #release(): Promise<void> {
-    if (!this.isHeld) throw this.lose("EXPIRED");
+    this.#check();
     const until = Math.min(this.#deadline, now() + PATIENCE);
+    const release = ["DLOCK.RELEASE", this.key, this.owner, "FENCE", String(this.fence), "REQID", this.id];
     let isUnclear = false;
-    clearTimeout(this.#timer);
     this.stage = "over";
     try {
-      const release = ["DLOCK.RELEASE", this.key, this.owner, "FENCE", String(this.fence), "REQID", this.id];
       await this.router.call(this.key, release, until, () => (isUnclear = true));
     } catch (cause) {
       const error = lockError(cause);
       if (!isLost(error) && !isTransient(error)) throw error;
       // After a lost reply, an earlier copy may have released it; without any reply, a late one may have to.
       isUnclear ||= !isLost(error);
-      throw new Lost(this.key, isUnclear ? "UNCONFIRMED" : error.word, { cause });
+      throw (this.#lost = new Lost(this.key, isUnclear ? "UNCONFIRMED" : error.word, { cause }));
     } finally {
       this.#end(isUnclear);
     }

@@ -4,20 +4,15 @@ import { lockError } from "./errors.js";
 /** How many commands may be without a reply. More would only wait in buffers. */
 const MAX_PENDING = 1_000;
 
-interface Live {
-  connection: Connection;
-  isOpen: boolean;
-  lost?: Error;
-  /** How many commands have no reply, and since when: the last reply, or the first of them. */
-  pending: number;
-  heardAt: number;
-  watch: NodeJS.Timeout;
-}
-
 /** One connection: opened when something is to be sent, and again after it was lost. Nothing is sent twice. */
 export class Link {
-  #live: Promise<Live> | undefined;
+  #opened: Promise<Connection> | undefined;
+  #current: Connection | undefined;
+  #watch: NodeJS.Timeout | undefined;
   #failures = 0;
+  /** How many commands have no reply, and since when: the last reply, or the first of them. */
+  #pending = 0;
+  #heardAt = 0;
   readonly #unsent: (() => void)[] = [];
 
   constructor(
@@ -26,66 +21,60 @@ export class Link {
     private readonly onLoss = () => {},
   ) {}
 
-  /** Waits until a command can be sent: that which is sent right afterwards is sent at once. */
-  async ready(): Promise<Live> {
-    const live = await (this.#live ??= this.#open());
-    if (live.pending >= MAX_PENDING || this.#unsent.length > 0) {
-      await new Promise<void>((ready) => this.#unsent.push(ready));
-    }
-    return live;
-  }
-
-  async send(args: string[], live?: Live): Promise<unknown> {
-    live ??= await this.ready();
-    if (live.pending++ === 0) live.heardAt = now();
+  /** Sends once. The command is made when it can be sent at once; it may be withdrawn until then. */
+  async send(command: () => string[] | undefined): Promise<unknown> {
+    const connection = await (this.#opened ??= this.#open());
+    const isFull = this.#pending >= MAX_PENDING || this.#unsent.length > 0;
+    if (isFull) await new Promise<void>((resume) => this.#unsent.push(resume));
     try {
-      return await live.connection.send(args);
+      const args = command();
+      if (this.#pending++ === 0) this.#heardAt = now();
+      return args && (await connection.send(args));
     } catch (cause) {
-      const error = lockError(live.lost ?? cause);
+      const error = lockError(cause);
       // READONLY: a primary that was demoted.
-      if (["CONNECTION", "READONLY"].includes(error.word)) this.#drop(live, error);
+      if (["CONNECTION", "READONLY"].includes(error.word)) this.#drop(connection);
       throw error;
     } finally {
-      live.pending--;
-      live.heardAt = now();
+      if (connection === this.#current) [this.#pending, this.#heardAt] = [this.#pending - 1, now()];
       this.#unsent.shift()?.();
     }
   }
 
   close(): void {
-    this.#live?.then((live) => this.#drop(live, new Error("closed")), () => {});
+    this.#opened?.then((connection) => this.#drop(connection), () => {});
   }
 
-  async #open(): Promise<Live> {
-    let live: Live | undefined;
-    const drop = (reason: string) => this.#drop(live!, new Error(reason));
-    const isSilent = () => live!.pending > 0 && now() - live!.heardAt > this.timeout;
-    // If the program was blocked, what has arrived is read first.
-    const check = () => isSilent() && setImmediate(() => isSilent() && drop(`none within ${this.timeout} ms`));
+  async #open(): Promise<Connection> {
+    let connection: Connection | undefined;
     try {
       if (this.#failures > 0) await pause(Math.min(1_000, 10 * 2 ** this.#failures));
-      const connection = await this.connect();
-      const watch = setInterval(check, this.timeout / 4).unref();
-      live = { connection, watch, pending: 1, heardAt: now(), isOpen: false };
-      await live.connection.connect(() => drop("the connection was lost"));
-      if (live.lost) throw live.lost;
-      [live.pending, live.isOpen, this.#failures] = [0, true, 0];
-      return live;
+      const own = (this.#current = connection = await this.connect());
+      [this.#pending, this.#heardAt] = [1, now()];
+      this.#watch = setInterval(() => this.#check(own), this.timeout / 4).unref();
+      await own.connect(() => this.#drop(own));
+      if (own !== this.#current) throw new Error("closed while connecting");
+      [this.#pending, this.#failures] = [0, 0];
+      return own;
     } catch (error) {
       this.#failures++;
-      this.#live = undefined;
-      if (live) this.#drop(live, error as Error);
-      throw lockError(live?.lost ?? error);
+      if (connection) this.#drop(connection);
+      else this.#opened = undefined;
+      throw lockError(error);
     }
   }
 
-  #drop(live: Live, reason: Error): void {
-    if (live.lost) return;
-    live.lost = reason;
-    clearInterval(live.watch);
-    live.connection.close();
-    if (!live.isOpen) return;
-    this.#live = undefined;
+  /** Drops a connection without replies. If the program was blocked, what has arrived is read first. */
+  #check(connection: Connection): void {
+    const isSilent = () => this.#pending > 0 && now() - this.#heardAt > this.timeout;
+    if (isSilent()) setImmediate(() => isSilent() && this.#drop(connection));
+  }
+
+  #drop(connection: Connection): void {
+    if (connection !== this.#current) return;
+    [this.#current, this.#opened] = [undefined, undefined];
+    clearInterval(this.#watch);
+    connection.close();
     this.onLoss();
   }
 }

@@ -1,9 +1,8 @@
 import { setMaxListeners } from "node:events";
-import type { Client } from "./client.js";
+import { now, type Client } from "./client.js";
 import { AcquireTimeout, LockError } from "./errors.js";
-import { Hold, type Lock } from "./hold.js";
-import type { LockOptions } from "./request.js";
-import { Router } from "./router.js";
+import { Hold, type Lock, type LockOptions } from "./hold.js";
+import { PATIENCE, Router } from "./router.js";
 
 export interface TryOptions extends LockOptions {
   /** Cancels the acquisition. */
@@ -25,12 +24,12 @@ export class Locks {
 
   /** Waits for the lock, in order of arrival. Rejects with AcquireTimeout, or with the reason of the signal. */
   async acquire(key: string, options: AcquireOptions = {}): Promise<Lock> {
-    return (await this.#router.track(this.#acquire(key, options, true)))!;
+    return (await this.#router.track(this.#acquire(key, options, Infinity)))!;
   }
 
   /** Does not wait: null means that others hold the lock, or wait for it. */
   async tryAcquire(key: string, options: TryOptions = {}): Promise<Lock | null> {
-    return await this.#router.track(this.#acquire(key, options, false));
+    return await this.#router.track(this.#acquire(key, options, now() + PATIENCE));
   }
 
   /**
@@ -68,17 +67,17 @@ export class Locks {
     await this.#router.close();
   }
 
-  async #acquire(key: string, options: AcquireOptions, waits: boolean): Promise<Lock | null> {
+  async #acquire(key: string, options: AcquireOptions, until: number): Promise<Lock | null> {
     const { signal, timeout } = options;
     signal?.throwIfAborted();
-    let hold = new Hold(this.#router, key, options, waits);
+    let hold = new Hold(this.#router, key, options, until);
     const onAbort = () => hold.fail(signal!.reason);
     // Any number of tasks may wait with one signal.
     if (signal) setMaxListeners(0, signal);
     signal?.addEventListener("abort", onAbort, { once: true });
     const timer = timeout === undefined ? undefined : setTimeout(() => hold.fail(timedOut(hold, timeout)), timeout);
     try {
-      for (; ; hold = new Hold(this.#router, key, options, waits)) {
+      for (; ; hold = new Hold(this.#router, key, options, until)) {
         void this.#router.submit(hold);
         const isGranted = await hold.outcome;
         signal?.throwIfAborted();

@@ -8,15 +8,12 @@ import { slotOf } from "./slot.js";
 export const PATIENCE = 3 * TIMEOUT;
 /** How long it is tried to give something back, at least: a server that hangs may grant it late. */
 const GIVEN_BACK_FOR = 30_000;
-/** Copies that a lost connection may still deliver arrive within this time. */
-const LATE_COPIES = 500;
 /** After a lost connection, all leases are renewed within this time. */
 const RENEWED_WITHIN = 500;
 
 const MAX_REDIRECTIONS = 5;
 
-/** What is given back. */
-type Given = Pick<Hold, "id" | "key" | "owner" | "lease" | "hasLostCopies">;
+type Granted = Pick<Hold, "id" | "key" | "owner">;
 
 /** All requests of a Locks, and the way to their servers. */
 export class Router {
@@ -35,31 +32,41 @@ export class Router {
   /** Sends a request, and sends it again, until it has an outcome. */
   async submit(request: Hold): Promise<void> {
     this.requests.set(request.id, request);
-    const patience = request.waits ? Infinity : now() + PATIENCE;
     while (request.stage === "waiting") {
-      let [session, inbox]: [Session?, string?] = [];
+      let [session, inbox, sent]: [Session?, string?, number?] = [];
+      const dequeued = new Promise<void>((again, fail) => {
+        request.dequeue = (error) => (error ? fail(error) : again());
+      });
+      dequeued.catch(() => {});
+      const acquire = () => {
+        this.#hasConnected = true;
+        if (request.stage !== "waiting") return;
+        session!.queued.add(request);
+        [inbox, sent, request.isKnown] = [session!.inbox, now(), true];
+        return request.acquire(inbox);
+      };
       try {
         session = await this.#session(request.key);
         if (request.waits) await session.opening;
-        const live = await session.link.ready();
-        this.#hasConnected = true;
-        if (request.stage !== "waiting") return;
-        const dequeued = new Promise<void>((again, fail) => {
-          request.dequeue = (error) => (error ? fail(error) : again());
-        });
-        dequeued.catch(() => {});
-        session.queued.add(request);
-        [inbox, request.isKnown] = [session.inbox, true];
-        const sent = now();
-        const reply = await session.link.send(request.acquire(inbox), live);
-        const [fence, , lease, waited] = Array.from((reply as unknown[] | null) ?? [], Number);
-        if (waited !== undefined) this.onGranted(request, fence!, lease!, sent + waited);
-        else if (fence === undefined) [request.isKnown] = [false, request.settle(false)];
+        const reply = ((await session.link.send(acquire)) ?? []) as unknown[];
+        const [fence, , lease, waited] = reply.map(Number);
+        if (waited !== undefined) this.onGranted(request, fence!, lease!, sent! + waited);
+        else if (fence === undefined) [request.isKnown] = [request.lastError !== undefined, request.settle(false)];
         else if (inbox === session.inbox) await dequeued;
       } catch (cause) {
         const error = lockError(cause);
-        if (error.word === "NOINBOX") session!.open(inbox!);
-        else await this.#onError(request, error, now() < patience, session);
+        const isLost = error.word === "CONNECTION";
+        const isMoved = isLost || error.word === "MOVED";
+        if (error.word === "NOINBOX") {
+          session!.open(inbox!);
+          continue;
+        }
+        request.lastError = error;
+        const isAgain = request.waits ? isTransient(error) : isMoved && now() < request.until;
+        if (!isAgain || !this.#hasConnected) return request.fail(error);
+        this.#reroute(request.key, error, session?.address ?? "");
+        // A link has its own pauses.
+        if (!isLost) await pause(50);
       } finally {
         session?.queued.delete(request);
       }
@@ -67,37 +74,34 @@ export class Router {
   }
 
   /** The lease is counted from `from`. A request can get its grant twice, and after its end. */
-  onGranted(request: Given & Partial<Hold>, fence: number, lease: number, from: number): void {
-    const known = this.requests.get(request.id);
-    if (!known) this.giveBack(request);
+  onGranted(granted: Granted, fence: number, lease: number, from: number): void {
+    const known = this.requests.get(granted.id);
+    if (!known) this.giveBack(granted, lease);
     else if (known.stage === "waiting") known.grant(fence, deadline(from, lease));
   }
 
   /** Sends a command to the server of the key: again until then, if there is no reply. That to the last copy counts. */
   async call(key: string, args: string[], until = 0, onLostReply = () => {}): Promise<unknown> {
-    for (let redirections = 0; ; ) {
+    for (let redirections = 0; ; await pause(20)) {
       const session = await this.#session(key);
       try {
-        return await session.link.send(args);
+        return await session.link.send(() => args);
       } catch (cause) {
         const error = lockError(cause);
         this.#reroute(key, error, session.address);
         const isMoved = error.word === "MOVED" && redirections++ < MAX_REDIRECTIONS;
         if (!isMoved && (now() >= until || this.#isClosed || !isTransient(error))) throw error;
         if (error.word === "CONNECTION") onLostReply();
-        await pause(20);
       }
     }
   }
 
   /** Withdraws a request, or releases its hold, in the background. What cannot be given back ends with its lease. */
-  giveBack({ id, key, owner, lease, hasLostCopies }: Given): void {
+  giveBack({ id, key, owner }: Granted, lease: number): void {
     const until = now() + Math.max(lease, GIVEN_BACK_FOR);
-    const release = () => this.call(key, ["DLOCK.RELEASE", key, owner, "REQID", id], until).catch(() => {});
-    const again = () => pause(LATE_COPIES).then(release);
-    const all = release().then(() => hasLostCopies && again());
+    const release = this.call(key, ["DLOCK.RELEASE", key, owner, "REQID", id], until).catch(() => {});
     // It does not keep a process alive for longer.
-    void this.track(Promise.race([all, pause(TIMEOUT)]));
+    void this.track(Promise.race([release, pause(TIMEOUT)]));
   }
 
   /** A request or a hold ends here. */
@@ -105,7 +109,7 @@ export class Router {
     this.requests.delete(request.id);
     request.stage = "over";
     request.dequeue();
-    if (request.isKnown || request.hasLostCopies) this.giveBack(request);
+    if (request.isKnown) this.giveBack(request, request.lease);
   }
 
   /** The connection was lost: how long the server was away is not known. */
@@ -130,18 +134,6 @@ export class Router {
     this.#isClosed = true;
     clearInterval(this.#alive);
     await Promise.all(Array.from(this.#sessions.values(), (session) => session.close()));
-  }
-
-  async #onError(request: Hold, error: LockError, isPatient: boolean, session?: Session): Promise<void> {
-    const isLost = error.word === "CONNECTION";
-    request.isKnown &&= isLost;
-    request.lastError = error;
-    const isRepeated = request.waits ? isTransient(error) : isPatient && (isLost || error.word === "MOVED");
-    if (!isRepeated || !this.#hasConnected) return request.fail(error);
-    request.hasLostCopies ||= isLost;
-    this.#reroute(request.key, error, session?.address ?? "");
-    // A link has its own pauses.
-    if (!isLost) await pause(50);
   }
 
   /** Takes note of where a key is after this error of a node. */

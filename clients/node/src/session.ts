@@ -1,128 +1,103 @@
-import { randomBytes } from "node:crypto";
+import { randomUUID } from "node:crypto";
 import { now, pause, TIMEOUT, type Client } from "./client.js";
-import { isTransient, LockError, lockError } from "./errors.js";
-import { Link } from "./link.js";
+import { isTransient, lockError } from "./errors.js";
 import type { Hold } from "./hold.js";
+import { Link } from "./link.js";
 import type { Router } from "./router.js";
 
-/** How long a DLOCK.GRANTS waits, and the inbox lasts without one. */
-const [BLOCK, TTL] = [2_000, 5_000];
-/** An inbox for which nobody has waited for this long is ended. */
-const IDLE = 10_000;
+/** In ms: how long a DLOCK.GRANTS waits, the inbox lasts without one, and it is kept while nobody waits. */
+const [BLOCK, TTL, IDLE] = [2_000, 5_000, 10_000];
 
-type Answer = [word: string, id: string, key: string, owner: string, ...rest: unknown[]];
+type Grants = [cursor: number, waited: number, answers: [word: string, id: string, key: string, owner: string, ...unknown[]][]];
 
 /** One server, on two connections: one for requests, and one for answers while somebody waits. */
 export class Session {
   readonly link: Link;
   readonly #reader: Link;
-  /** Requests without an outcome that were sent, the oldest first. */
+  /** Requests that were sent and have no outcome, the oldest first. */
   readonly queued = new Set<Hold>();
-  inbox = "";
-  /** While the inbox is created. */
+  /** The name of the inbox. Late requests with an old one are not queued. */
+  inbox: string = randomUUID();
+  /** While the inbox is created. Rejects if the server does not allow it. */
   opening: Promise<void> | undefined;
-  #opened = (_error?: LockError): void => {};
-  #isOpen = false;
-  #isReading = false;
-  #cursor = "0";
+  #cursor: number | undefined;
   #usedAt = 0;
 
   constructor(readonly address: string, client: Client, private readonly router: Router) {
     const connect = () => client.connection(address);
     this.link = new Link(connect, TIMEOUT, () => router.renewAll());
-    this.#reader = new Link(connect, BLOCK * 2);
-    this.#name();
+    this.#reader = new Link(connect, 2 * BLOCK);
   }
 
-  /** A request has to wait, and this inbox does not exist (any more). */
+  /** A request has to wait, and there is no inbox of this name. */
   open(inbox: string): void {
     this.#usedAt = now();
-    if (inbox !== this.inbox || this.opening) return;
-    // A call that still waits for the old one is ended.
-    if (this.#isOpen) this.#reader.close();
-    this.#renew();
-    if (!this.#isReading) void this.#read();
+    if (inbox !== this.inbox) return;
+    if (this.#cursor === undefined) {
+      this.opening ??= this.#create().finally(() => (this.opening = undefined));
+      this.opening.catch(() => {});
+    } else {
+      this.#end();
+      this.#reader.close();
+    }
   }
 
   async close(): Promise<void> {
-    this.#isReading = false;
     const last = this.#end();
-    if (last) await this.link.send(last).catch(() => {});
+    if (last) await this.link.send(() => last).catch(() => {});
     this.#reader.close();
     this.link.close();
   }
 
-  /** The call that ends the inbox. Requests that are queued there meanwhile are sent again. */
-  #end(): string[] | undefined {
-    const last = this.#isOpen ? ["DLOCK.GRANTS", this.inbox, this.#cursor, "TTL", "0"] : undefined;
-    this.#name();
-    this.#endOpening();
-    return last;
-  }
-
-  /** With a new name, late requests with the old one find no inbox, and are not queued before older ones. */
-  #name(): void {
-    [this.inbox, this.#cursor, this.#isOpen] = [randomBytes(16).toString("hex"), "0", false];
-  }
-
-  /** The inbox is gone. All that waited there are sent again when there is a new one, the oldest first. */
-  #renew(): void {
-    this.#name();
-    this.opening ??= new Promise((resolve, reject) => (this.#opened = (error) => (error ? reject(error) : resolve())));
-    this.opening.catch(() => {});
-    for (const request of this.queued) request.dequeue();
-  }
-
-  /** Those that wait for the inbox are sent, or fail. */
-  #endOpening(error?: LockError): void {
-    this.opening = undefined;
-    this.#opened(error);
+  /** After a failure, requests are sent again all the same: locks that are free are granted without an inbox. */
+  async #create(): Promise<void> {
+    try {
+      const reply = await this.#reader.send(() => ["DLOCK.GRANTS", this.inbox, "0", "TTL", String(TTL)]);
+      this.#cursor = (reply as Grants)[0];
+      void this.#read();
+    } catch (cause) {
+      const error = lockError(cause);
+      if (error.word === "BUSYINBOX") this.#end();
+      else if (!isTransient(error)) throw error;
+    }
   }
 
   async #read(): Promise<void> {
-    this.#isReading = true;
-    for (let sent = 0, heardAt = now(), isRepeated = false; this.#isReading; ) {
-      const [inbox, isNew] = [this.inbox, !this.#isOpen];
-      const wait = isNew ? ["TTL", String(TTL)] : ["BLOCK", String(BLOCK)];
+    const inbox = this.inbox;
+    for (let sent = 0, heardAt = now(), isRepeated = false; inbox === this.inbox; ) {
       try {
-        const live = await this.#reader.ready();
-        // The leases in the answers to a repeated call are counted from its first copy.
-        if (!isRepeated) sent = now();
-        const reply = await this.#reader.send(["DLOCK.GRANTS", inbox, this.#cursor, ...wait], live);
-        const [cursor, waited, answers] = reply as [number, number, Answer[]];
+        const reply = await this.#reader.send(() => {
+          // The leases in the answers to a repeated call are counted from its first copy.
+          if (!isRepeated) sent = now();
+          return ["DLOCK.GRANTS", inbox, String(this.#cursor), "BLOCK", String(BLOCK)];
+        });
+        const [cursor, waited, answers] = reply as Grants;
         [heardAt, isRepeated] = [now(), false];
-        for (const answer of answers) this.#onAnswer(answer, sent + Number(waited));
-        if (inbox !== this.inbox) continue;
-        [this.#cursor, this.#isOpen] = [String(cursor), true];
-        this.#endOpening();
-      } catch (cause) {
-        const error = lockError(cause);
-        isRepeated = inbox === this.inbox;
-        if (["NOINBOX", "BUSYINBOX", "READONLY"].includes(error.word) || (!isNew && now() - heardAt > TTL)) {
-          this.#renew();
-          [heardAt, isRepeated] = [now(), false];
-        } else if (isNew) {
-          // Without it, locks that are free can still be acquired.
-          this.#isReading &&= isTransient(error);
-          this.#endOpening(this.#isReading ? undefined : error);
+        for (const [word, id, key, owner, ...rest] of answers) {
+          const [fence, , lease] = rest.map(Number);
+          if (word === "granted") this.router.onGranted({ id, key, owner }, fence!, lease!, sent + Number(waited));
+          else if (word === "error") this.router.requests.get(id)?.dequeue(lockError(new Error(String(rest[0]))));
+          else if (word === "timeout" || word === "withdrawn") this.router.requests.get(id)?.dequeue();
         }
-        if (this.#isReading && error.word !== "CONNECTION") await pause(50);
+        if (inbox === this.inbox) this.#cursor = cursor;
+        if (this.queued.size > 0) this.#usedAt = now();
+        const last = now() - this.#usedAt > IDLE && this.#end();
+        if (last) await this.#reader.send(() => last);
+      } catch (cause) {
+        const { word } = lockError(cause);
+        isRepeated = true;
+        if (inbox === this.inbox && (word === "NOINBOX" || now() - heardAt > TTL)) this.#end();
+        else if (word !== "CONNECTION") await pause(50);
       }
-      if (this.queued.size > 0 || this.opening) this.#usedAt = now();
-      else if (now() - this.#usedAt > IDLE) this.#isReading = false;
     }
-    const last = this.#end();
-    if (last) await this.#reader.send(last).catch(() => {});
-    if (!this.#isReading) this.#reader.close();
+    if (!this.opening && this.#cursor === undefined) this.#reader.close();
   }
 
-  #onAnswer([word, id, key, owner, ...rest]: Answer, from: number): void {
-    if (word === "granted") {
-      const [fence, , lease] = rest.map(Number) as [number, number, number];
-      this.router.onGranted({ id, key, owner, lease, hasLostCopies: false }, fence, lease, from);
-    } else if (["error", "timeout", "withdrawn"].includes(word)) {
-      const error = word === "error" ? lockError(new Error(String(rest[0]))) : undefined;
-      this.router.requests.get(id)?.dequeue(error);
-    }
+  /** The inbox is over. Requests that wait there are sent again, the oldest first. Returns what ends it on the server. */
+  #end(): string[] | undefined {
+    const last = this.#cursor && ["DLOCK.GRANTS", this.inbox, String(this.#cursor), "TTL", "0"];
+    [this.inbox, this.#cursor] = [randomUUID(), undefined];
+    for (const request of this.queued) request.dequeue();
+    return last || undefined;
   }
 }

@@ -1,0 +1,3 @@
+import { specify } from "./spec.mjs";
+
+specify("ioredis-5");

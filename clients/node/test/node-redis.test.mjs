@@ -1,0 +1,3 @@
+import { specify } from "./spec.mjs";
+
+specify("node-redis");

@@ -1,0 +1,133 @@
+// Servers with the module of DLOCK_MODULE, and a proxy that cuts and swallows, for the tests.
+import { spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
+import { mkdtempSync, rmSync } from "node:fs";
+import { connect, createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { Redis } from "ioredis";
+
+const program = process.env.DLOCK_SERVER ?? "redis-server";
+/** Why tests with a server are skipped, or false. */
+export const skip =
+  (!process.env.DLOCK_MODULE && "DLOCK_MODULE names no module") ||
+  (spawnSync(program, ["--version"]).error && `${program} is not installed`) ||
+  false;
+
+export async function freePort() {
+  const server = createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address();
+  server.close();
+  return port;
+}
+
+/** Waits until the condition holds, and returns what it returned. */
+export async function until(condition, ms = 10_000) {
+  for (const end = performance.now() + ms; ; await sleep(10)) {
+    const result = await condition();
+    if (result) return result;
+    if (performance.now() > end) throw new Error(`not within ${ms} ms: ${condition}`);
+  }
+}
+
+/** A process that listens at a port, in its own directory. It ends with the test. */
+async function start(t, port, args, isSentinel = false) {
+  const directory = mkdtempSync(join(tmpdir(), "dlock-node-"));
+  const all = ["--port", port, "--bind", "127.0.0.1", "--dir", directory, ...args].map(String);
+  const child = spawn(program, isSentinel ? args : all, { cwd: directory, stdio: "ignore" });
+  const ended = once(child, "exit");
+  const client = new Redis(port, "127.0.0.1", { maxRetriesPerRequest: null, retryStrategy: () => 20 });
+  client.on("error", () => {});
+  t.after(async () => {
+    client.disconnect();
+    child.kill("SIGKILL");
+    await ended;
+    rmSync(directory, { recursive: true });
+  });
+  await client.ping();
+  return {
+    port,
+    url: `redis://127.0.0.1:${port}`,
+    child,
+    ended,
+    /** Sends a command on a connection of its own. */
+    ask: (...command) => client.call(...command.map(String)),
+    /** How many connections there are besides this one. */
+    connections: async () => (await client.client("LIST")).trim().split("\n").length - 1,
+    /** The number of waiters for a lock, and of its holders. */
+    async info(key) {
+      const reply = await client.call("DLOCK.INFO", key);
+      const fields = Object.fromEntries(Array.from({ length: (reply?.length ?? 0) / 2 }, (_, n) => reply.slice(2 * n, 2 * n + 2)));
+      return { waiting: fields.waiting ?? 0, holders: fields.holders?.length ?? 0 };
+    },
+  };
+}
+
+export async function startServer(t, ...args) {
+  return await start(t, await freePort(), ["--save", "", "--loadmodule", process.env.DLOCK_MODULE, ...args]);
+}
+
+export async function startSentinel(t, primary) {
+  const port = await freePort();
+  const { writeFileSync } = await import("node:fs");
+  const file = join(mkdtempSync(join(tmpdir(), "dlock-sentinel-")), "sentinel.conf");
+  const lines = [`port ${port}`, `bind 127.0.0.1`, `sentinel monitor locks 127.0.0.1 ${primary.port} 1`];
+  lines.push("sentinel down-after-milliseconds locks 500", "sentinel failover-timeout locks 2000");
+  writeFileSync(file, lines.join("\n"));
+  return await start(t, port, [file, "--sentinel"], true);
+}
+
+/** A cluster of two primaries, each with half of the slots, and a replica of the first. */
+export async function startCluster(t) {
+  const [first, second, replica] = await Promise.all(
+    [1, 2, 3].map(() => startServer(t, "--cluster-enabled", "yes", "--cluster-node-timeout", "1000")),
+  );
+  await first.ask("CLUSTER", "ADDSLOTSRANGE", 0, 8191);
+  await second.ask("CLUSTER", "ADDSLOTSRANGE", 8192, 16383);
+  for (const other of [second, replica]) await first.ask("CLUSTER", "MEET", "127.0.0.1", other.port);
+  const id = await first.ask("CLUSTER", "MYID");
+  await until(async () => (await replica.ask("CLUSTER", "NODES")).includes(id));
+  await until(() => replica.ask("CLUSTER", "REPLICATE", id).catch(() => null));
+  for (const node of [first, second, replica]) {
+    await until(async () => (await node.ask("CLUSTER", "INFO")).includes("cluster_state:ok"));
+  }
+  await until(async () => (await replica.ask("INFO", "replication")).includes("master_link_status:up"));
+  await until(async () => (await second.ask("CLUSTER", "NODES")).includes("slave"));
+  return { first, second, replica };
+}
+
+/** A proxy that can cut all connections, and those on which a reply would be passed on. */
+export async function startProxy(t, target) {
+  const pairs = new Set();
+  const proxy = { cut: () => pairs.forEach(([a, b]) => a.destroy() && b.destroy()), losesReplyTo: undefined, lost: 0 };
+  const server = createServer((inside) => {
+    const outside = connect(target.port, "127.0.0.1");
+    const pair = [inside, outside];
+    let isLosing = false;
+    pairs.add(pair);
+    inside.on("data", (data) => {
+      if (proxy.losesReplyTo && data.includes(proxy.losesReplyTo)) {
+        [isLosing, proxy.losesReplyTo] = [true, undefined];
+      }
+      outside.write(data);
+    });
+    outside.on("data", (data) => {
+      if (!isLosing) return inside.write(data);
+      proxy.lost++;
+      pair.forEach((end) => end.destroy());
+    });
+    for (const end of pair) {
+      end.on("error", () => {});
+      end.on("close", () => pairs.delete(pair) && pair.forEach((other) => other.destroy()));
+    }
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  t.after(() => {
+    proxy.cut();
+    server.close();
+  });
+  return Object.assign(proxy, { url: `redis://127.0.0.1:${server.address().port}` });
+}
