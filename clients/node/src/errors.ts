@@ -7,7 +7,11 @@ export class LockError extends Error {
 }
 
 /** The lock was not granted in time. `cause` is the last error of the server, if any. */
-export class AcquireTimeout extends LockError {}
+export class AcquireTimeout extends LockError {
+  constructor(key: string, ms: number, cause?: LockError) {
+    super("TIMEOUT", `${key}: not granted within ${ms} ms: ${cause?.message ?? "others hold or await it"}`, { cause });
+  }
+}
 
 /** The lock is, or may be, held by others. `word`: NOTHELD, NOTOWNER, STALE, or EXPIRED, UNCONFIRMED, CLOSED. */
 export class Lost extends LockError {
@@ -31,5 +35,4 @@ const TRANSIENT = "CONNECTION LOADING READONLY CLUSTERDOWN MOVED ASK TRYAGAIN UN
 
 export const isLost = (error: LockError): boolean => LOST.includes(error.word);
 
-/** Whether the same request can succeed later, perhaps on another server. */
 export const isTransient = (error: LockError): boolean => TRANSIENT.includes(error.word);

@@ -15,6 +15,10 @@ export interface LockOptions {
   limit?: number;
   /** Any number of holders, if all are shared. */
   shared?: boolean;
+  /** How long to wait, in ms. Without it there is no limit. */
+  timeout?: number;
+  /** Cancels the acquisition. */
+  signal?: AbortSignal;
 }
 
 /** A held lock. Its lease is renewed until it is released or lost. */
@@ -51,10 +55,6 @@ export class Hold {
     readonly until: number,
   ) {
     this.lease = options.lease ?? 30_000;
-  }
-
-  get waits(): boolean {
-    return this.until === Infinity;
   }
 
   /** Aborted with a Lost when the lock is lost: at its deadline at the latest. Not aborted by a release. */
@@ -97,7 +97,7 @@ export class Hold {
   acquire(inbox: string): string[] {
     const { limit, shared } = this.options;
     const kind = shared ? ["SHARED"] : limit === undefined ? [] : ["LIMIT", String(limit)];
-    const queue = this.waits ? ["QUEUE", inbox, "0"] : [];
+    const queue = this.until === Infinity ? ["QUEUE", inbox, "0"] : [];
     return ["DLOCK.ACQUIRE", this.key, this.owner, String(this.lease), ...kind, ...queue, "REQID", this.id];
   }
 

@@ -1,6 +1,6 @@
 export type { Client, Connection } from "./client.js";
 export { AcquireTimeout, LockError, Lost } from "./errors.js";
-export type { Lock } from "./hold.js";
+export type { Lock, LockOptions } from "./hold.js";
 export { fromIoredis } from "./ioredis.js";
-export { Locks, type AcquireOptions, type TryOptions } from "./locks.js";
+export { Locks } from "./locks.js";
 export { fromNodeRedis } from "./node-redis.js";

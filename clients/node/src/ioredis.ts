@@ -4,12 +4,8 @@ import { parse } from "./slot.js";
 
 /** What is used of an ioredis client. */
 interface IoRedis {
-  duplicate(options: object): IoRedis;
-  connect(): Promise<unknown>;
+  duplicate(options: object): any;
   call(command: string, ...args: string[]): Promise<unknown>;
-  on(event: string, listener: (...args: any[]) => void): unknown;
-  disconnect(): void;
-  stream: { unref(): unknown };
 }
 
 interface IoRedisCluster {
@@ -22,9 +18,8 @@ interface IoRedisCluster {
 /** Options that would repeat commands, reconnect, or change replies. */
 const OWN = {
   ...{ lazyConnect: true, connectTimeout: TIMEOUT, commandTimeout: undefined, socketTimeout: undefined },
-  ...{ retryStrategy: null, sentinelRetryStrategy: null, reconnectOnError: null },
-  ...{ autoResendUnfulfilledCommands: false, enableOfflineQueue: false, enableAutoPipelining: false },
-  ...{ readOnly: false, stringNumbers: false },
+  ...{ retryStrategy: null, sentinelRetryStrategy: null, reconnectOnError: null, autoResendUnfulfilledCommands: false },
+  ...{ enableOfflineQueue: false, enableAutoPipelining: false, readOnly: false, stringNumbers: false },
 };
 
 /** Locks on the server, the primary of the Sentinels, or the cluster of this client of ioredis 5 or 6. */
@@ -44,15 +39,15 @@ export function fromIoredis(client: IoRedis | IoRedisCluster): Client {
 
 function connection(client: IoRedis, address: object): Connection {
   const own = client.duplicate({ ...OWN, ...address });
-  let cause: Error;
-  own.on("error", (error) => (cause = error));
+  let cause: unknown;
+  own.on("error", (error: unknown) => (cause = error));
   return {
     async connect(onEnd) {
       own.on("end", onEnd);
-      await own.connect().catch((error) => Promise.reject(cause ?? error));
+      await own.connect().catch((error: unknown) => Promise.reject(cause ?? error));
       own.stream.unref();
     },
-    send: ([command, ...args]) => own.call(command!, ...args),
+    send: (args) => own.call(...args),
     close: () => own.disconnect(),
   };
 }

@@ -1,4 +1,4 @@
-import { now, pause, type Connection } from "./client.js";
+import { pause, type Connection } from "./client.js";
 import { lockError } from "./errors.js";
 
 /** How many commands may be without a reply. More would only wait in buffers. */
@@ -8,13 +8,11 @@ const MAX_PENDING = 1_000;
 export class Link {
   #opened: Promise<Connection> | undefined;
   #current: Connection | undefined;
-  #watch: NodeJS.Timeout | undefined;
   #failures = 0;
-  /** How many commands have no reply, and since when: the last reply, or the first of them. */
   #pending = 0;
-  #heardAt = 0;
   readonly #unsent: (() => void)[] = [];
 
+  /** `timeout`: how long to wait for a reply, and for a connection. */
   constructor(
     private readonly connect: () => Promise<Connection>,
     private readonly timeout: number,
@@ -26,17 +24,17 @@ export class Link {
     const connection = await (this.#opened ??= this.#open());
     const isFull = this.#pending >= MAX_PENDING || this.#unsent.length > 0;
     if (isFull) await new Promise<void>((resume) => this.#unsent.push(resume));
+    this.#pending++;
     try {
       const args = command();
-      if (this.#pending++ === 0) this.#heardAt = now();
-      return args && (await connection.send(args));
+      return args && (await this.#inTime(connection, connection.send(args)));
     } catch (cause) {
       const error = lockError(cause);
       // READONLY: a primary that was demoted.
       if (["CONNECTION", "READONLY"].includes(error.word)) this.#drop(connection);
       throw error;
     } finally {
-      if (connection === this.#current) [this.#pending, this.#heardAt] = [this.#pending - 1, now()];
+      this.#pending--;
       this.#unsent.shift()?.();
     }
   }
@@ -50,11 +48,9 @@ export class Link {
     try {
       if (this.#failures > 0) await pause(Math.min(1_000, 10 * 2 ** this.#failures));
       const own = (this.#current = connection = await this.connect());
-      [this.#pending, this.#heardAt] = [1, now()];
-      this.#watch = setInterval(() => this.#check(own), this.timeout / 4).unref();
-      await own.connect(() => this.#drop(own));
-      if (own !== this.#current) throw new Error("closed while connecting");
-      [this.#pending, this.#failures] = [0, 0];
+      await this.#inTime(own, own.connect(() => this.#drop(own)));
+      if (own !== this.#current) throw new Error("it was closed");
+      this.#failures = 0;
       return own;
     } catch (error) {
       this.#failures++;
@@ -64,16 +60,22 @@ export class Link {
     }
   }
 
-  /** Drops a connection without replies. If the program was blocked, what has arrived is read first. */
-  #check(connection: Connection): void {
-    const isSilent = () => this.#pending > 0 && now() - this.#heardAt > this.timeout;
-    if (isSilent()) setImmediate(() => isSilent() && this.#drop(connection));
+  /** Drops a connection without a reply. If the program was blocked, what has arrived is read first. */
+  async #inTime<T>(connection: Connection, reply: Promise<T>): Promise<T> {
+    let isOver = false;
+    const onTime = () => setImmediate(() => isOver || this.#drop(connection));
+    const timer = setTimeout(onTime, this.timeout).unref();
+    try {
+      return await reply;
+    } finally {
+      isOver = true;
+      clearTimeout(timer);
+    }
   }
 
   #drop(connection: Connection): void {
     if (connection !== this.#current) return;
     [this.#current, this.#opened] = [undefined, undefined];
-    clearInterval(this.#watch);
     connection.close();
     this.onLoss();
   }

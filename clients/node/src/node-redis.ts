@@ -4,12 +4,7 @@ import { parse } from "./slot.js";
 /** What is used of a client of node-redis. */
 interface NodeRedis {
   options?: { socket?: object };
-  duplicate(options: object): NodeRedis;
-  connect(): Promise<unknown>;
-  sendCommand(args: string[]): Promise<unknown>;
-  on(event: string, listener: (...args: any[]) => void): unknown;
-  unref(): void;
-  destroy(): void;
+  duplicate(options: object): any;
 }
 
 interface NodeRedisSentinel {
@@ -26,11 +21,10 @@ interface NodeRedisCluster {
 /** Options that would reject commands, repeat them, or change replies. */
 const OWN = {
   ...{ disableOfflineQueue: true, commandsQueueMaxLength: undefined, commandOptions: { timeout: undefined } },
-  ...{ readonly: false, pingInterval: undefined, maintNotifications: "disabled" },
-  ...{ clientSideCache: undefined, emitInvalidate: false },
+  ...{ readonly: false, pingInterval: 0, maintNotifications: "disabled", clientSideCache: undefined, emitInvalidate: false },
 };
 
-/** Locks on the server, the primary of the Sentinels, or the cluster of this connected client of node-redis 5 or 6. */
+/** Locks on the server, the primary of the Sentinels, or the cluster of this client of node-redis 5 or 6. */
 export function fromNodeRedis(client: NodeRedis | NodeRedisSentinel | NodeRedisCluster): Client {
   if ("getMasterNode" in client) {
     return { connection: () => client._execute(false, async (primary) => connection(primary, {})) };

@@ -32,6 +32,7 @@ export class Router {
   /** Sends a request, and sends it again, until it has an outcome. */
   async submit(request: Hold): Promise<void> {
     this.requests.set(request.id, request);
+    const waits = request.until === Infinity;
     while (request.stage === "waiting") {
       let [session, inbox, sent]: [Session?, string?, number?] = [];
       const dequeued = new Promise<void>((again, fail) => {
@@ -47,7 +48,7 @@ export class Router {
       };
       try {
         session = await this.#session(request.key);
-        if (request.waits) await session.opening;
+        if (waits) await session.opening;
         const reply = ((await session.link.send(acquire)) ?? []) as unknown[];
         const [fence, , lease, waited] = reply.map(Number);
         if (waited !== undefined) this.onGranted(request, fence!, lease!, sent! + waited);
@@ -55,18 +56,17 @@ export class Router {
         else if (inbox === session.inbox) await dequeued;
       } catch (cause) {
         const error = lockError(cause);
-        const isLost = error.word === "CONNECTION";
-        const isMoved = isLost || error.word === "MOVED";
+        request.lastError = error.word === "NOINBOX" ? undefined : error;
+        const isRepeated = waits || ["CONNECTION", "MOVED"].includes(error.word);
         if (error.word === "NOINBOX") {
           session!.open(inbox!);
-          continue;
+        } else if (isRepeated && this.#hasConnected && this.#canSucceed(error) && now() < request.until) {
+          this.#reroute(request.key, error, session?.address ?? "");
+          // A link has its own pauses.
+          if (error.word !== "CONNECTION") await pause(50);
+        } else {
+          request.fail(error);
         }
-        request.lastError = error;
-        const isAgain = request.waits ? isTransient(error) : isMoved && now() < request.until;
-        if (!isAgain || !this.#hasConnected) return request.fail(error);
-        this.#reroute(request.key, error, session?.address ?? "");
-        // A link has its own pauses.
-        if (!isLost) await pause(50);
       } finally {
         session?.queued.delete(request);
       }
@@ -90,7 +90,7 @@ export class Router {
         const error = lockError(cause);
         this.#reroute(key, error, session.address);
         const isMoved = error.word === "MOVED" && redirections++ < MAX_REDIRECTIONS;
-        if (!isMoved && (now() >= until || this.#isClosed || !isTransient(error))) throw error;
+        if (!this.#canSucceed(error) || (!isMoved && now() >= until)) throw error;
         if (error.word === "CONNECTION") onLostReply();
       }
     }
@@ -126,14 +126,23 @@ export class Router {
     return promise;
   }
 
-  /** Waits for what is under way, for a limited time. */
+  /** Ends all requests and holds, and waits for what is under way, for a limited time. */
   async close(): Promise<void> {
+    for (const request of [...this.requests.values()]) {
+      if (request.stage === "held") request.lose("CLOSED");
+      else request.fail(new LockError("CLOSED", "the Locks were closed"));
+    }
     for (const until = now() + TIMEOUT; this.#running.size > 0 && now() < until; ) {
       await Promise.race([Promise.allSettled(this.#running), pause(TIMEOUT)]);
     }
     this.#isClosed = true;
     clearInterval(this.#alive);
     await Promise.all(Array.from(this.#sessions.values(), (session) => session.close()));
+  }
+
+  /** Whether the same command can succeed later, perhaps on another server. */
+  #canSucceed(error: LockError): boolean {
+    return isTransient(error) && !this.#isClosed && (error.word !== "MOVED" || this.client.primary !== undefined);
   }
 
   /** Takes note of where a key is after this error of a node. */

@@ -49,16 +49,18 @@ export class Session {
     this.link.close();
   }
 
-  /** After a failure, requests are sent again all the same: locks that are free are granted without an inbox. */
   async #create(): Promise<void> {
+    const { inbox } = this;
     try {
-      const reply = await this.#reader.send(() => ["DLOCK.GRANTS", this.inbox, "0", "TTL", String(TTL)]);
+      const reply = await this.#reader.send(() => ["DLOCK.GRANTS", inbox, "0", "TTL", String(TTL)]);
+      if (inbox !== this.inbox) return;
       this.#cursor = (reply as Grants)[0];
       void this.#read();
     } catch (cause) {
       const error = lockError(cause);
-      if (error.word === "BUSYINBOX") this.#end();
-      else if (!isTransient(error)) throw error;
+      // It may exist all the same: the next one has another name. Meanwhile, locks that are free can be acquired.
+      this.#end();
+      if (!isTransient(error) && error.word !== "BUSYINBOX") throw error;
     }
   }
 

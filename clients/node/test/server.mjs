@@ -32,6 +32,19 @@ export async function until(condition, ms = 10_000) {
   }
 }
 
+const cleanups = new WeakMap();
+
+/** Runs this after the test: what began last ends first. */
+export function cleanUp(t, end) {
+  if (!cleanups.has(t)) {
+    cleanups.set(t, []);
+    t.after(async () => {
+      for (const each of cleanups.get(t).reverse()) await each();
+    });
+  }
+  cleanups.get(t).push(end);
+}
+
 /** A process that listens at a port, in its own directory. It ends with the test. */
 async function start(t, port, args, isSentinel = false) {
   const directory = mkdtempSync(join(tmpdir(), "dlock-node-"));
@@ -40,7 +53,7 @@ async function start(t, port, args, isSentinel = false) {
   const ended = once(child, "exit");
   const client = new Redis(port, "127.0.0.1", { maxRetriesPerRequest: null, retryStrategy: () => 20 });
   client.on("error", () => {});
-  t.after(async () => {
+  cleanUp(t, async () => {
     client.disconnect();
     child.kill("SIGKILL");
     await ended;
@@ -54,8 +67,9 @@ async function start(t, port, args, isSentinel = false) {
     ended,
     /** Sends a command on a connection of its own. */
     ask: (...command) => client.call(...command.map(String)),
-    /** How many connections there are besides this one. */
-    connections: async () => (await client.client("LIST")).trim().split("\n").length - 1,
+    /** How many connections there are besides this one, with this word. */
+    connections: async (word = "cmd=") =>
+      (await client.client("LIST")).split("\n").filter((line) => line.includes(word) && !line.includes("cmd=client")).length,
     /** The number of waiters for a lock, and of its holders. */
     async info(key) {
       const reply = await client.call("DLOCK.INFO", key);
@@ -125,7 +139,7 @@ export async function startProxy(t, target) {
   });
   server.listen(0, "127.0.0.1");
   await once(server, "listening");
-  t.after(() => {
+  cleanUp(t, () => {
     proxy.cut();
     server.close();
   });

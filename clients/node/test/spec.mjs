@@ -6,7 +6,7 @@ import { describe, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { AcquireTimeout, LockError, Locks, Lost } from "redis-dlock";
 import { clients } from "./clients.mjs";
-import { skip, startProxy, startServer, until, freePort } from "./server.mjs";
+import { cleanUp, freePort, skip, startProxy, startServer, until } from "./server.mjs";
 
 const word = (word, type = LockError) => (error) => error instanceof type && error.word === word;
 
@@ -23,7 +23,7 @@ export function specify(name) {
       const server = await startServer(t);
       const proxy = isProxied ? await startProxy(t, server) : undefined;
       const locks = new Locks(await makeClient((proxy ?? server).url));
-      t.after(() => locks.close());
+      cleanUp(t, () => locks.close());
       return { server, proxy, locks };
     };
 
