@@ -97,8 +97,19 @@ export class Hold {
   acquire(inbox: string): string[] {
     const { limit, shared } = this.options;
     const kind = shared ? ["SHARED"] : limit === undefined ? [] : ["LIMIT", String(limit)];
-    const queue = this.until === Infinity ? ["QUEUE", inbox, "0"] : [];
+    const queue = this.waits ? ["QUEUE", inbox, "0"] : [];
     return ["DLOCK.ACQUIRE", this.key, this.owner, String(this.lease), ...kind, ...queue, "REQID", this.id];
+  }
+
+  /** Whether it waits for its turn. */
+  get waits(): boolean {
+    return this.until === Infinity;
+  }
+
+  /** Others hold the lock. A copy whose reply was lost may still be granted. */
+  refuse(): void {
+    this.isKnown = this.lastError !== undefined;
+    this.settle(false);
   }
 
   grant(fence: number, until: number): void {

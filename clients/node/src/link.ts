@@ -6,6 +6,7 @@ const MAX_PENDING = 1_000;
 
 /** One connection: opened when something is to be sent, and again after it was lost. Nothing is sent twice. */
 export class Link {
+  hasOpened = false;
   #opened: Promise<Connection> | undefined;
   #current: Connection | undefined;
   #failures = 0;
@@ -50,7 +51,7 @@ export class Link {
       const own = (this.#current = connection = await this.connect());
       await this.#inTime(own, own.connect(() => this.#drop(own)));
       if (own !== this.#current) throw new Error("it was closed");
-      this.#failures = 0;
+      [this.#failures, this.hasOpened] = [0, true];
       return own;
     } catch (error) {
       this.#failures++;

@@ -24,7 +24,6 @@ export class Router {
   readonly #moved = new Map<number, string>();
   readonly #running = new Set<Promise<unknown>>();
   readonly #alive = setInterval(() => {}, 1e9).unref();
-  #hasConnected = false;
   #isClosed = false;
 
   constructor(private readonly client: Client) {}
@@ -32,43 +31,21 @@ export class Router {
   /** Sends a request, and sends it again, until it has an outcome. */
   async submit(request: Hold): Promise<void> {
     this.requests.set(request.id, request);
-    const waits = request.until === Infinity;
     while (request.stage === "waiting") {
-      let [session, inbox, sent]: [Session?, string?, number?] = [];
-      const dequeued = new Promise<void>((again, fail) => {
-        request.dequeue = (error) => (error ? fail(error) : again());
-      });
-      dequeued.catch(() => {});
-      const acquire = () => {
-        this.#hasConnected = true;
-        if (request.stage !== "waiting") return;
-        session!.queued.add(request);
-        [inbox, sent, request.isKnown] = [session!.inbox, now(), true];
-        return request.acquire(inbox);
-      };
+      let session: Session | undefined;
       try {
         session = await this.#session(request.key);
-        if (waits) await session.opening;
-        const reply = ((await session.link.send(acquire)) ?? []) as unknown[];
-        const [fence, , lease, waited] = reply.map(Number);
-        if (waited !== undefined) this.onGranted(request, fence!, lease!, sent! + waited);
-        else if (fence === undefined) [request.isKnown] = [request.lastError !== undefined, request.settle(false)];
-        else if (inbox === session.inbox) await dequeued;
+        await session.ask(request);
+        request.lastError = undefined;
       } catch (cause) {
-        const error = lockError(cause);
-        request.lastError = error.word === "NOINBOX" ? undefined : error;
-        const isRepeated = waits || ["CONNECTION", "MOVED"].includes(error.word);
-        if (error.word === "NOINBOX") {
-          session!.open(inbox!);
-        } else if (isRepeated && this.#hasConnected && this.#canSucceed(error) && now() < request.until) {
-          this.#reroute(request.key, error, session?.address ?? "");
-          // A link has its own pauses.
-          if (error.word !== "CONNECTION") await pause(50);
-        } else {
-          request.fail(error);
-        }
-      } finally {
-        session?.queued.delete(request);
+        const error = (request.lastError = lockError(cause));
+        // The first request does not wait for a server that is not there.
+        const hasConnected = Array.from(this.#sessions.values()).some(({ link }) => link.hasOpened);
+        const isRepeated = request.waits || ["CONNECTION", "MOVED"].includes(error.word);
+        if (!hasConnected || !isRepeated || !this.#canSucceed(error) || now() >= request.until) return request.fail(error);
+        this.#reroute(request.key, error, session?.address ?? "");
+        // A link has its own pauses.
+        if (error.word !== "CONNECTION") await pause(50);
       }
     }
   }

@@ -8,18 +8,19 @@ import type { Router } from "./router.js";
 /** In ms: how long a DLOCK.GRANTS waits, the inbox lasts without one, and it is kept while nobody waits. */
 const [BLOCK, TTL, IDLE] = [2_000, 5_000, 10_000];
 
-type Grants = [cursor: number, waited: number, answers: [word: string, id: string, key: string, owner: string, ...unknown[]][]];
+type Answer = [word: string, id: string, key: string, owner: string, ...rest: unknown[]];
+type Grants = [cursor: number, waited: number, answers: Answer[]];
 
 /** One server, on two connections: one for requests, and one for answers while somebody waits. */
 export class Session {
   readonly link: Link;
   readonly #reader: Link;
   /** Requests that were sent and have no outcome, the oldest first. */
-  readonly queued = new Set<Hold>();
-  /** The name of the inbox. Late requests with an old one are not queued. */
-  inbox: string = randomUUID();
+  readonly #queued = new Set<Hold>();
+  /** Late requests with the name of an old inbox are not queued. */
+  #inbox: string = randomUUID();
   /** While the inbox is created. Rejects if the server does not allow it. */
-  opening: Promise<void> | undefined;
+  #opening: Promise<void> | undefined;
   #cursor: number | undefined;
   #usedAt = 0;
 
@@ -29,16 +30,32 @@ export class Session {
     this.#reader = new Link(connect, 2 * BLOCK);
   }
 
-  /** A request has to wait, and there is no inbox of this name. */
-  open(inbox: string): void {
-    this.#usedAt = now();
-    if (inbox !== this.inbox) return;
-    if (this.#cursor === undefined) {
-      this.opening ??= this.#create().finally(() => (this.opening = undefined));
-      this.opening.catch(() => {});
-    } else {
-      this.#end();
-      this.#reader.close();
+  /** Sends a request, and waits while it is queued: until it has an outcome, or has to be sent again. */
+  async ask(request: Hold): Promise<void> {
+    if (request.waits) await this.#opening;
+    let [inbox, sent] = ["", 0];
+    const dequeued = new Promise<void>((resolve, reject) => {
+      request.dequeue = (error) => (error ? reject(error) : resolve());
+    });
+    dequeued.catch(() => {});
+    try {
+      const reply = await this.link.send(() => {
+        if (request.stage !== "waiting") return undefined;
+        // Before it is sent, because its answer may overtake the reply.
+        this.#queued.add(request);
+        request.isKnown = true;
+        [inbox, sent] = [this.#inbox, now()];
+        return request.acquire(inbox);
+      });
+      const [fence, , lease, waited] = ((reply ?? []) as unknown[]).map(Number);
+      if (waited !== undefined) this.router.onGranted(request, fence!, lease!, sent + waited);
+      else if (fence === undefined) request.refuse();
+      else if (inbox === this.#inbox) await dequeued;
+    } catch (error) {
+      if (lockError(error).word !== "NOINBOX") throw error;
+      this.#open(inbox);
+    } finally {
+      this.#queued.delete(request);
     }
   }
 
@@ -49,11 +66,24 @@ export class Session {
     this.link.close();
   }
 
+  /** A request has to wait, and there is no inbox of this name. */
+  #open(inbox: string): void {
+    this.#usedAt = now();
+    if (inbox !== this.#inbox) return;
+    if (this.#cursor === undefined) {
+      this.#opening ??= this.#create().finally(() => (this.#opening = undefined));
+      this.#opening.catch(() => {});
+    } else {
+      this.#end();
+      this.#reader.close();
+    }
+  }
+
   async #create(): Promise<void> {
-    const { inbox } = this;
+    const inbox = this.#inbox;
     try {
       const reply = await this.#reader.send(() => ["DLOCK.GRANTS", inbox, "0", "TTL", String(TTL)]);
-      if (inbox !== this.inbox) return;
+      if (inbox !== this.#inbox) return;
       this.#cursor = (reply as Grants)[0];
       void this.#read();
     } catch (cause) {
@@ -65,8 +95,8 @@ export class Session {
   }
 
   async #read(): Promise<void> {
-    const inbox = this.inbox;
-    for (let sent = 0, heardAt = now(), isRepeated = false; inbox === this.inbox; ) {
+    const inbox = this.#inbox;
+    for (let sent = 0, heardAt = now(), isRepeated = false; inbox === this.#inbox; ) {
       try {
         const reply = await this.#reader.send(() => {
           // The leases in the answers to a repeated call are counted from its first copy.
@@ -81,25 +111,27 @@ export class Session {
           else if (word === "error") this.router.requests.get(id)?.dequeue(lockError(new Error(String(rest[0]))));
           else if (word === "timeout" || word === "withdrawn") this.router.requests.get(id)?.dequeue();
         }
-        if (inbox === this.inbox) this.#cursor = cursor;
-        if (this.queued.size > 0) this.#usedAt = now();
-        const last = now() - this.#usedAt > IDLE && this.#end();
+        if (inbox !== this.#inbox) break;
+        this.#cursor = cursor;
+        if (this.#queued.size > 0) this.#usedAt = now();
+        const last = now() - this.#usedAt > IDLE ? this.#end() : undefined;
         if (last) await this.#reader.send(() => last);
       } catch (cause) {
         const { word } = lockError(cause);
         isRepeated = true;
-        if (inbox === this.inbox && (word === "NOINBOX" || now() - heardAt > TTL)) this.#end();
+        if (inbox === this.#inbox && (word === "NOINBOX" || now() - heardAt > TTL)) this.#end();
         else if (word !== "CONNECTION") await pause(50);
       }
     }
-    if (!this.opening && this.#cursor === undefined) this.#reader.close();
+    if (!this.#opening && this.#cursor === undefined) this.#reader.close();
   }
 
-  /** The inbox is over. Requests that wait there are sent again, the oldest first. Returns what ends it on the server. */
+  /** The inbox is over: requests that wait there are sent again, the oldest first. Returns what ends it on the server. */
   #end(): string[] | undefined {
-    const last = this.#cursor && ["DLOCK.GRANTS", this.inbox, String(this.#cursor), "TTL", "0"];
-    [this.inbox, this.#cursor] = [randomUUID(), undefined];
-    for (const request of this.queued) request.dequeue();
-    return last || undefined;
+    const last = ["DLOCK.GRANTS", this.#inbox, String(this.#cursor), "TTL", "0"];
+    const isOpen = this.#cursor !== undefined;
+    [this.#inbox, this.#cursor] = [randomUUID(), undefined];
+    for (const request of this.#queued) request.dequeue();
+    return isOpen ? last : undefined;
   }
 }
