@@ -20,6 +20,9 @@ export interface Connection {
 /** How long connecting may take, and a reply, in ms: short compared with a lease. */
 export const TIMEOUT = 3_000;
 
+/** The longest time that a timer takes. */
+export const MAX_TIMER = 2 ** 31 - 1;
+
 /** The monotonic clock, in ms. It stands still while the machine is suspended: Node.js has no other. */
 export const now = () => performance.now();
 

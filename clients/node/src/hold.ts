@@ -1,11 +1,11 @@
 import { randomUUID } from "node:crypto";
 import { hostname } from "node:os";
-import { deadline, now } from "./client.js";
+import { deadline, MAX_TIMER, now } from "./client.js";
 import { isLost, isTransient, LockError, lockError, Lost } from "./errors.js";
 import { PATIENCE, type Router } from "./router.js";
 
-/** The longest pause before a failed renewal is tried again, and the longest time that a timer takes. */
-const [MAX_RETRY_PAUSE, MAX_TIMER] = [1_000, 2 ** 31 - 1];
+/** A failed renewal is tried again after at most this time. */
+const MAX_RETRY_PAUSE = 1_000;
 const PROCESS = `${hostname()}:${process.pid}`;
 
 export interface LockOptions {
@@ -33,8 +33,9 @@ export class Hold {
   /** The fencing token: send it with every write. Every later grant of the lock has a larger one. */
   fence = 0;
   stage: "waiting" | "held" | "over" = "waiting";
-  /** Whether the server may have it. */
+  /** Whether the server may have it, and whether a copy of it may arrive late. */
   isKnown = false;
+  hasLostCopies = false;
   lastError: LockError | undefined;
   /** Takes it out of the queue: it is granted or over, or has to be sent again, perhaps because of an error. */
   dequeue = (_error?: LockError): void => {};
@@ -106,9 +107,9 @@ export class Hold {
     return this.until === Infinity;
   }
 
-  /** Others hold the lock. A copy whose reply was lost may still be granted. */
+  /** Others hold the lock. */
   refuse(): void {
-    this.isKnown = this.lastError !== undefined;
+    this.isKnown = false;
     this.settle(false);
   }
 

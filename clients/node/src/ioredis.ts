@@ -4,6 +4,7 @@ import { parse } from "./slot.js";
 
 /** What is used of an ioredis client. */
 interface IoRedis {
+  options: { host?: string | undefined; port?: number | undefined };
   duplicate(options: object): any;
   call(command: string, ...args: string[]): Promise<unknown>;
 }
@@ -32,7 +33,7 @@ export function fromIoredis(client: IoRedis | IoRedisCluster): Client {
   };
   return {
     connection: async (address) => connection((await ready()).nodes()[0]!, parse(address)),
-    nodes: () => [...new Set(client.slots.flat())],
+    nodes: () => client.nodes().map(({ options }) => `${options.host}:${options.port}`),
     primary: async (slot) => (await ready()).slots[slot]?.[0],
   };
 }

@@ -1,5 +1,5 @@
 import { setMaxListeners } from "node:events";
-import { now, type Client } from "./client.js";
+import { MAX_TIMER, now, type Client } from "./client.js";
 import { AcquireTimeout } from "./errors.js";
 import { Hold, type Lock, type LockOptions } from "./hold.js";
 import { PATIENCE, Router } from "./router.js";
@@ -62,7 +62,7 @@ export class Locks {
     // Any number of tasks may wait with one signal.
     if (signal) setMaxListeners(0, signal);
     signal?.addEventListener("abort", onAbort, { once: true });
-    const timer = timeout === undefined ? undefined : setTimeout(onTime, timeout);
+    const timer = timeout === undefined ? undefined : setTimeout(onTime, Math.min(timeout, MAX_TIMER));
     try {
       for (; ; hold = new Hold(this.#router, key, options, until)) {
         void this.#router.submit(hold);

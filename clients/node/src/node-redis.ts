@@ -21,7 +21,8 @@ interface NodeRedisCluster {
 /** Options that would reject commands, repeat them, or change replies. */
 const OWN = {
   ...{ disableOfflineQueue: true, commandsQueueMaxLength: undefined, commandOptions: { timeout: undefined } },
-  ...{ readonly: false, pingInterval: 0, maintNotifications: "disabled", clientSideCache: undefined, emitInvalidate: false },
+  ...{ readonly: false, pingInterval: 0, maintNotifications: "disabled" },
+  ...{ clientSideCache: undefined, emitInvalidate: false },
 };
 
 /** Locks on the server, the primary of the Sentinels, or the cluster of this client of node-redis 5 or 6. */

@@ -8,12 +8,14 @@ import { slotOf } from "./slot.js";
 export const PATIENCE = 3 * TIMEOUT;
 /** How long it is tried to give something back, at least: a server that hangs may grant it late. */
 const GIVEN_BACK_FOR = 30_000;
+/** Copies of a request that a lost connection may still deliver arrive within this time. */
+const LATE_COPIES = 500;
 /** After a lost connection, all leases are renewed within this time. */
 const RENEWED_WITHIN = 500;
 
 const MAX_REDIRECTIONS = 5;
 
-type Granted = Pick<Hold, "id" | "key" | "owner">;
+type Granted = Pick<Hold, "id" | "key" | "owner" | "lease" | "hasLostCopies">;
 
 /** All requests of a Locks, and the way to their servers. */
 export class Router {
@@ -42,7 +44,10 @@ export class Router {
         // The first request does not wait for a server that is not there.
         const hasConnected = Array.from(this.#sessions.values()).some(({ link }) => link.hasOpened);
         const isRepeated = request.waits || ["CONNECTION", "MOVED"].includes(error.word);
-        if (!hasConnected || !isRepeated || !this.#canSucceed(error) || now() >= request.until) return request.fail(error);
+        if (!hasConnected || !isRepeated || now() >= request.until || !this.#canSucceed(error)) {
+          return request.fail(error);
+        }
+        request.hasLostCopies ||= error.word === "CONNECTION" && request.isKnown;
         this.#reroute(request.key, error, session?.address ?? "");
         // A link has its own pauses.
         if (error.word !== "CONNECTION") await pause(50);
@@ -53,7 +58,7 @@ export class Router {
   /** The lease is counted from `from`. A request can get its grant twice, and after its end. */
   onGranted(granted: Granted, fence: number, lease: number, from: number): void {
     const known = this.requests.get(granted.id);
-    if (!known) this.giveBack(granted, lease);
+    if (!known) this.giveBack(granted);
     else if (known.stage === "waiting") known.grant(fence, deadline(from, lease));
   }
 
@@ -74,11 +79,12 @@ export class Router {
   }
 
   /** Withdraws a request, or releases its hold, in the background. What cannot be given back ends with its lease. */
-  giveBack({ id, key, owner }: Granted, lease: number): void {
+  giveBack({ id, key, owner, lease, hasLostCopies }: Granted): void {
     const until = now() + Math.max(lease, GIVEN_BACK_FOR);
-    const release = this.call(key, ["DLOCK.RELEASE", key, owner, "REQID", id], until).catch(() => {});
+    const release = () => this.call(key, ["DLOCK.RELEASE", key, owner, "REQID", id], until).catch(() => {});
+    const again = () => (hasLostCopies ? pause(LATE_COPIES).then(release) : undefined);
     // It does not keep a process alive for longer.
-    void this.track(Promise.race([release, pause(TIMEOUT)]));
+    void this.track(Promise.race([release().then(again), pause(TIMEOUT)]));
   }
 
   /** A request or a hold ends here. */
@@ -86,7 +92,7 @@ export class Router {
     this.requests.delete(request.id);
     request.stage = "over";
     request.dequeue();
-    if (request.isKnown) this.giveBack(request, request.lease);
+    if (request.isKnown || request.hasLostCopies) this.giveBack(request);
   }
 
   /** The connection was lost: how long the server was away is not known. */

@@ -107,7 +107,8 @@ export class Session {
         [heardAt, isRepeated] = [now(), false];
         for (const [word, id, key, owner, ...rest] of answers) {
           const [fence, , lease] = rest.map(Number);
-          if (word === "granted") this.router.onGranted({ id, key, owner }, fence!, lease!, sent + Number(waited));
+          const granted = { id, key, owner, lease: lease!, hasLostCopies: false };
+          if (word === "granted") this.router.onGranted(granted, fence!, lease!, sent + Number(waited));
           else if (word === "error") this.router.requests.get(id)?.dequeue(lockError(new Error(String(rest[0]))));
           else if (word === "timeout" || word === "withdrawn") this.router.requests.get(id)?.dequeue();
         }
@@ -126,7 +127,7 @@ export class Session {
     if (!this.#opening && this.#cursor === undefined) this.#reader.close();
   }
 
-  /** The inbox is over: requests that wait there are sent again, the oldest first. Returns what ends it on the server. */
+  /** The inbox is over: requests that wait there are sent again, the oldest first. Returns the call that ends it. */
   #end(): string[] | undefined {
     const last = ["DLOCK.GRANTS", this.#inbox, String(this.#cursor), "TTL", "0"];
     const isOpen = this.#cursor !== undefined;

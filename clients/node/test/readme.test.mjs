@@ -7,7 +7,8 @@ import { fileURLToPath } from "node:url";
 import { skip, startServer } from "./server.mjs";
 
 const here = (path) => fileURLToPath(new URL(path, import.meta.url));
-const blocks = Array.from(readFileSync(here("../README.md"), "utf8").matchAll(/```ts\n([^]*?)```/g), ([, code]) => code);
+const readme = readFileSync(here("../README.md"), "utf8");
+const blocks = Array.from(readme.matchAll(/```ts\n([^]*?)```/g), ([, code]) => code);
 
 test("the README's programs compile and run", { skip }, async (t) => {
   const server = await startServer(t);
@@ -16,8 +17,9 @@ test("the README's programs compile and run", { skip }, async (t) => {
   const [first, second] = blocks;
   assert.ok(first.includes("7379"));
   writeFileSync(here("build/first.ts"), first.replace("7379", String(server.port)));
-  const given = 'import type { Locks } from "redis-dlock";\nexport async function use(locks: Locks, signal: AbortSignal) {\n';
-  writeFileSync(here("build/second.ts"), `${given}${second}\nreturn other;\n}\n`);
+  const types = 'import type { Locks } from "redis-dlock";';
+  const use = `export async function use(locks: Locks, signal: AbortSignal) {\n${second}\nreturn other;\n}`;
+  writeFileSync(here("build/second.ts"), `${types}\n${use}\n`);
   execFileSync(here("../node_modules/.bin/tsc"), ["-p", here(".")], { stdio: "inherit" });
   const printed = execFileSync(process.execPath, [here("build/out/build/first.js")], { encoding: "utf8" });
   assert.match(printed, /^shipping under fence \d+\n$/);

@@ -1,7 +1,7 @@
 // Servers with the module of DLOCK_MODULE, and a proxy that cuts and swallows, for the tests.
 import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { connect, createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -68,13 +68,15 @@ async function start(t, port, args, isSentinel = false) {
     /** Sends a command on a connection of its own. */
     ask: (...command) => client.call(...command.map(String)),
     /** How many connections there are besides this one, with this word. */
-    connections: async (word = "cmd=") =>
-      (await client.client("LIST")).split("\n").filter((line) => line.includes(word) && !line.includes("cmd=client")).length,
+    async connections(word = "cmd=") {
+      const lines = (await client.client("LIST")).split("\n");
+      return lines.filter((line) => line.includes(word) && !line.includes("cmd=client")).length;
+    },
     /** The number of waiters for a lock, and of its holders. */
     async info(key) {
       const reply = await client.call("DLOCK.INFO", key);
-      const fields = Object.fromEntries(Array.from({ length: (reply?.length ?? 0) / 2 }, (_, n) => reply.slice(2 * n, 2 * n + 2)));
-      return { waiting: fields.waiting ?? 0, holders: fields.holders?.length ?? 0 };
+      const field = (name) => reply?.[reply.indexOf(name) + 1];
+      return { waiting: field("waiting") ?? 0, holders: field("holders")?.length ?? 0 };
     },
   };
 }
@@ -85,7 +87,6 @@ export async function startServer(t, ...args) {
 
 export async function startSentinel(t, primary) {
   const port = await freePort();
-  const { writeFileSync } = await import("node:fs");
   const file = join(mkdtempSync(join(tmpdir(), "dlock-sentinel-")), "sentinel.conf");
   const lines = [`port ${port}`, `bind 127.0.0.1`, `sentinel monitor locks 127.0.0.1 ${primary.port} 1`];
   lines.push("sentinel down-after-milliseconds locks 500", "sentinel failover-timeout locks 2000");

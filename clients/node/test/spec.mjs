@@ -14,7 +14,7 @@ function block(ms) {
   for (const end = performance.now() + ms; performance.now() < end; );
 }
 
-/** The tests of one client library. Those that block the program would disturb others, so each library has its process. */
+/** The tests of one client library. As some block the program, each library has its own process. */
 export function specify(name) {
   const makeClient = clients[name];
   describe(name, { skip }, () => {
@@ -325,7 +325,8 @@ export function specify(name) {
         await locks.acquire("held");
         await waiting;`;
       await server.ask("DLOCK.ACQUIRE", "other", "other", 60_000);
-      const child = spawn(process.execPath, ["--input-type=module", "-e", program], { stdio: ["ignore", "pipe", "inherit"] });
+      const stdio = ["ignore", "pipe", "inherit"];
+      const child = spawn(process.execPath, ["--input-type=module", "-e", program], { stdio });
       const [[printed], [code]] = await Promise.all([once(child.stdout, "data"), once(child, "exit")]);
       assert.deepEqual([String(printed), code], ["TIMEOUT\n", 0]);
     });

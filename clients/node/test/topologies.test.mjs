@@ -14,7 +14,8 @@ const ioredis = (module) => ({
   },
   async sentinel(port) {
     const { Redis } = await import(module);
-    return [fromIoredis(new Redis({ sentinels: [{ host: "127.0.0.1", port }], name: "locks", lazyConnect: true })), () => {}];
+    const sentinels = [{ host: "127.0.0.1", port }];
+    return [fromIoredis(new Redis({ sentinels, name: "locks", lazyConnect: true })), () => {}];
   },
 });
 
@@ -62,7 +63,8 @@ for (const [name, connect] of Object.entries(libraries)) {
       const locks = await begin(t, "cluster", first.port);
       for (const [key, node] of [[FIRST, first], [SECOND, second]]) {
         const lock = await locks.acquire(key, { lease: 1_500 });
-        const waiting = Array.from({ length: 20 }, () => locks.acquire(key, { lease: 1_500 }).then((next) => next.release()));
+        const work = async () => (await locks.acquire(key, { lease: 1_500 })).release();
+        const waiting = Array.from({ length: 20 }, work);
         await until(async () => (await node.info(key)).waiting === 20);
         await sleep(2_000);
         assert.equal(await lock.query("SET", `{${key}}:data`, 1), "OK");
