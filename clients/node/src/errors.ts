@@ -1,4 +1,4 @@
-/** `word` is stable: the first one of the server's message, or CONNECTION (no reply: it may have run), or CLOSED. */
+/** `word` is stable: the first of the server's message, or CONNECTION (no reply: it may have run), RELEASED, CLOSED. */
 export class LockError extends Error {
   constructor(readonly word: string, message: string, options?: ErrorOptions) {
     super(message, options);
