@@ -1,0 +1,86 @@
+"""A server with the module for tests: `pip install redis-dlock` adds the fixture `dlock_server` to pytest."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, Iterator, Optional
+
+import pytest
+import redis
+
+_PREFIXES = ("/usr/local/lib", "/usr/lib", str(Path.home() / ".local/lib"))
+
+
+def find_module() -> Optional[str]:
+    """The path of the module: DLOCK_MODULE, or where it is installed."""
+    installed = [f"{prefix}/{server}/modules/libdlock.so" for prefix in _PREFIXES for server in ("redis", "valkey")]
+    return next((path for path in [os.environ.get("DLOCK_MODULE", ""), *installed] if os.path.exists(path)), None)
+
+
+def find_server() -> Optional[str]:
+    """The path of the server: DLOCK_SERVER, or the first one in PATH."""
+    programs = [os.environ.get("DLOCK_SERVER", ""), "valkey-server", "redis-server"]
+    return next(filter(None, map(shutil.which, filter(None, programs))), None)
+
+
+class DlockServer:
+    """A server on a free port, without persistence."""
+
+    def __init__(self, program: str, module: str, *options: str, port: int = 0) -> None:
+        self.port = port or _free_port()
+        self.url = f"redis://127.0.0.1:{self.port}"
+        self._folder = tempfile.TemporaryDirectory(prefix="dlock-")
+        self._command = [program, "--port", str(self.port), "--save", "", "--dir", self._folder.name]
+        self._command += ["--loadmodule", os.path.abspath(module), *options]
+        self.start()
+
+    def start(self) -> None:
+        self.process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL)
+        client = self.client()
+        for _ in range(500):
+            try:
+                client.ping()
+                return
+            except redis.ConnectionError:
+                if self.process.poll() is not None:
+                    break
+                time.sleep(0.02)
+        raise RuntimeError(f"the server did not start: {' '.join(self._command)}")
+
+    def client(self, **options: Any) -> redis.Redis:
+        return redis.Redis(port=self.port, **options)
+
+    def another(self) -> DlockServer:
+        """Another server of the same kind."""
+        return DlockServer(self._command[0], self._command[self._command.index("--loadmodule") + 1])
+
+    def stop(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def close(self) -> None:
+        self.stop()
+        self._folder.cleanup()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture(scope="session")
+def dlock_server() -> Iterator[DlockServer]:
+    """A server for all tests of the session, which are skipped where the module is not installed."""
+    program, module = find_server(), find_module()
+    if program is None or module is None:
+        pytest.skip("needs redis-server or valkey-server, and the DLOCK module: set DLOCK_MODULE to its path")
+    server = DlockServer(program, module)
+    yield server
+    server.close()

@@ -1,0 +1,157 @@
+"""Servers, proxies and clients for the tests."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import socket
+import threading
+import time
+from typing import Any, Awaitable, Callable, Iterator, List, Tuple
+
+import pytest
+import redis
+
+import dlock
+from dlock.testing import DlockServer
+
+_keys = itertools.count()
+
+
+def eventually(condition: Callable[[], Any], within: float = 10.0) -> Any:
+    """Waits for a condition, and returns its value."""
+    end = time.monotonic() + within
+    while not (value := condition()):
+        assert time.monotonic() < end, "the condition does not come true"
+        time.sleep(0.005)
+    return value
+
+
+def run(test: Callable[[redis.asyncio.Redis], Awaitable[None]], port: int) -> None:
+    """Runs a coroutine with an asyncio client."""
+
+    async def main() -> None:
+        client = redis.asyncio.Redis(port=port)
+        try:
+            await asyncio.wait_for(test(client), 30)
+        finally:
+            await dlock.aio.Locks(client).close()
+            await client.aclose()
+
+    asyncio.run(main())
+
+
+class Proxy:
+    """Forwards connections to a server. It can cut them, refuse them, and swallow replies to what it forwarded."""
+
+    def __init__(self, server_port: int) -> None:
+        self._server_port = server_port
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        self._sockets: List[Tuple[socket.socket, socket.socket]] = []
+        self.is_refusing = False
+        #: Requests that contain this are forwarded, but the connection is cut instead of replying.
+        self.cut_after = b""
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def cut(self) -> None:
+        for pair in self._sockets:
+            for each in pair:
+                _shut(each)
+        self._sockets.clear()
+
+    def close(self) -> None:
+        self.is_refusing = True
+        self._listener.close()
+        self.cut()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            if self.is_refusing:
+                client.close()
+                continue
+            server = socket.create_connection(("127.0.0.1", self._server_port))
+            self._sockets.append((client, server))
+            dead = threading.Event()
+            threading.Thread(target=self._requests, args=(client, server, dead), daemon=True).start()
+            threading.Thread(target=self._replies, args=(client, server, dead), daemon=True).start()
+
+    def _requests(self, client: socket.socket, server: socket.socket, dead: threading.Event) -> None:
+        try:
+            while data := client.recv(65536):
+                if self.cut_after and self.cut_after in data:
+                    self.cut_after = b""
+                    dead.set()
+                server.sendall(data)
+        except OSError:
+            pass
+        _shut(server)
+
+    def _replies(self, client: socket.socket, server: socket.socket, dead: threading.Event) -> None:
+        try:
+            while data := server.recv(65536):
+                if dead.is_set():
+                    break
+                client.sendall(data)
+        except OSError:
+            pass
+        _shut(client)
+
+
+def _shut(each: socket.socket) -> None:
+    try:
+        each.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        pass
+
+
+@pytest.fixture
+def client(dlock_server: DlockServer) -> Iterator[redis.Redis]:
+    client = dlock_server.client()
+    yield client
+    dlock.Locks(client).close()
+    client.close()
+
+
+@pytest.fixture
+def other(dlock_server: DlockServer) -> Iterator[dlock.Locks]:
+    """The locks of another process, as far as the server knows."""
+    client = dlock_server.client()
+    locks = dlock.Locks(client)
+    yield locks
+    locks.close()
+    client.close()
+
+
+@pytest.fixture
+def key() -> str:
+    return f"lock:{next(_keys)}"
+
+
+@pytest.fixture
+def proxy(dlock_server: DlockServer) -> Iterator[Proxy]:
+    proxy = Proxy(dlock_server.port)
+    yield proxy
+    proxy.close()
+
+
+@pytest.fixture
+def own_server(dlock_server: DlockServer) -> Iterator[DlockServer]:
+    """A server that the test may stop or pause."""
+    server = dlock_server.another()
+    yield server
+    server.close()
+
+
+def waiters(client: redis.Redis, key: str) -> int:
+    info = client.execute_command("DLOCK.INFO", key)
+    pairs = info if isinstance(info, dict) else dict(zip(info[::2], info[1::2])) if info else {}
+    return int(pairs.get(b"waiting", 0))
+
+
+def owner(client: redis.Redis, key: str) -> Any:
+    return client.execute_command("DLOCK.OWNER", key)
