@@ -35,7 +35,7 @@ class Core:
     """Knows each acquisition until its last reply. Without a reply, the same request is sent again."""
 
     TRANSIENT = frozenset(
-        "LOADING READONLY MOVED TRYAGAIN CLUSTERDOWN MASTERDOWN UNBLOCKED BUSYINBOX NOREPLICAS MISCONF OOM BUSY".split()
+        "LOADING READONLY MOVED ASK TRYAGAIN CLUSTERDOWN MASTERDOWN UNBLOCKED BUSYINBOX NOREPLICAS MISCONF OOM BUSY".split()
     )
 
     def __init__(self, client: Any) -> None:
@@ -115,7 +115,7 @@ class Core:
 
     def route(self, hold: Hold) -> Link:
         slot = key_slot(hold.key if isinstance(hold.key, bytes) else hold.key.encode()) if self.dialer.is_cluster else 0
-        return self.slots.get(slot) or self._link(self.nodes[0])
+        return hold.asks or self.slots.get(slot) or self._link(self.nodes[0])
 
     def _link(self, node: Optional[Address]) -> Link:
         if node not in self.links:
@@ -150,19 +150,25 @@ class Core:
 
     def on_reply(self, hold: Hold, reply: Any, sent_at: float, inbox: str = "") -> None:
         word, stage, link = word_of(reply), hold.stage, hold.link
-        if word == "MOVED" and self.dialer.is_cluster:
+        if word in ("MOVED", "ASK") and self.dialer.is_cluster:
             _, slot, address = str(reply).split(" ")
             host, _, port = address.rpartition(":")
-            self.slots[int(slot)] = self._link((host or link.node[0], int(port)))
+            other = self._link((host or link.node[0], int(port)))
+            if word == "ASK":
+                hold.asks = other
+            else:
+                self.slots[int(slot)] = other
+        elif word in ("MOVED", "ASK"):
+            reply = ResponseError(f"{reply}: this server is a node of a cluster, so use a client for clusters")
+            word = "ERR"
         elif word == "READONLY":
-            # Sentinels may know of another server.
-            link.requests.disconnect()
+            link.reconnect()
             self.on_unreachable(link)
         if word == "NOINBOX" and stage is Stage.WAITING:
             link.want_inbox(inbox)
             if link.is_open:
                 link.submit(hold)
-        elif word in self.TRANSIENT and (stage is not Stage.WAITING or hold.waits or word == "MOVED"):
+        elif word in self.TRANSIENT and (stage is not Stage.WAITING or hold.waits or word in ("MOVED", "ASK")):
             self._retry(hold, reply)
         elif stage is Stage.WAITING:
             self._on_acquire_reply(hold, reply, sent_at)
@@ -267,7 +273,8 @@ class Core:
         self.submit(hold)
 
     def _over(self, hold: Hold) -> None:
-        hold.stage = Stage.OVER
+        # A thread may keep it, but not the client.
+        hold.stage, hold.client = Stage.OVER, None
         self.table.pop(hold.number, None)
 
     # Time.

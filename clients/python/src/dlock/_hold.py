@@ -63,7 +63,9 @@ class Hold:
     error: Optional[Exception] = None
     trouble: Optional[Exception] = None
     why_lost = "it was released"
+    #: The server that it was last sent to, and that to ask once instead.
     link: Optional[Link] = None
+    asks: Optional[Link] = None
 
     def __init__(self, core: Core, client: Any, key: Key, options: Options, token: str = "") -> None:
         self.core, self.client, self.key, self.options = core, client, key, options

@@ -17,6 +17,8 @@ from ._hold import Hold, Stage, clock
 if TYPE_CHECKING:
     from ._core import Core
 
+_ASKING = ("ASKING",)
+
 
 class Link:
     """One server. `core.lock` guards all but the connections, `mutex` that for requests."""
@@ -65,10 +67,10 @@ class Link:
                     batch = [self.outbox.pop(number) for number in sorted(self.outbox)[:1000]]
                 self._send(batch)
         with self.mutex, contextlib.suppress(*NO_REPLY):
-            if self.requests is not None and self.requests.is_connected:
+            if self.requests is not None:
                 # Ends the inbox, and with it the call of the reader.
                 call(self.requests, [("DLOCK.GRANTS", self.inbox, self.cursor, "TTL", 0)])
-                self.requests.disconnect()
+                self.reconnect()
 
     def _send(self, holds: List[Hold], within: float = 3.0) -> None:
         """One round trip for these holds, in their order."""
@@ -82,8 +84,9 @@ class Link:
                     hold.sends, hold.due_at = hold.sends + 1, float("inf")
                     sent.append((hold, hold.stage, hold.number, hold.command(inbox)))
         sent_at = clock()
+        commands = [each for hold, *_, command in sent for each in ([_ASKING] if hold.asks is self else []) + [command]]
         try:
-            replies = self._exchange([command for *_, command in sent], within)
+            replies = self._exchange(commands, within)
         except BaseException as error:
             with core.lock:
                 core.on_unreachable(self)
@@ -92,17 +95,29 @@ class Link:
             if not isinstance(error, NO_REPLY):
                 raise
             return
+        replies = [reply for command, reply in zip(commands, replies) if command is not _ASKING]
         with core.lock:
             for (hold, stage, number, _), reply in zip(sent, replies):
+                hold.asks = None
                 # Otherwise it wants something else by now, and that is or will be sent.
                 if (hold.stage, hold.number) == (stage, number):
                     core.on_reply(hold, reply, sent_at, inbox)
 
     def _exchange(self, commands: List[Any], within: float) -> List[Any]:
-        if self.requests is None or not self.requests.is_connected:
+        if self.requests is None:
             self.requests = self.core.dialer.connect(self.node, 3.0)
             self.core.on_connected(self)
-        return call(self.requests, commands, within)
+        try:
+            return call(self.requests, commands, within)
+        except BaseException:
+            self.requests = None
+            raise
+
+    def reconnect(self) -> None:
+        """Sentinels may know of another server."""
+        if self.requests is not None:
+            self.requests.disconnect()
+            self.requests = None
 
     def want_inbox(self, inbox: str) -> None:
         """The server does not know this inbox."""
@@ -127,7 +142,7 @@ class Link:
             # A repeated call may get answers whose leases began when it was sent first.
             sent_at = sent_at or clock()
             try:
-                if connection is None or not connection.is_connected:
+                if connection is None:
                     connection = core.dialer.connect(self.node, 4.0)
                 block = ("BLOCK", 2000) if cursor else ()
                 reply = call(connection, [("DLOCK.GRANTS", inbox, cursor, *block)])[0]
@@ -137,6 +152,7 @@ class Link:
                 is_used, pause = False, min(1.0, 2 * pause + 0.01)
                 if self._on_failure(error) and connection is not None:
                     connection.disconnect()
+                    connection = None
                 time.sleep(pause)
                 continue
             with core.lock:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import random
 import shutil
 import socket
 import subprocess
@@ -32,12 +34,13 @@ def find_server() -> Optional[str]:
 class DlockServer:
     """A server on a free port, without persistence."""
 
-    def __init__(self, program: str, module: str, *options: str, port: int = 0) -> None:
-        self.port = port or _free_port()
+    def __init__(self, program: str, module: str, *options: str) -> None:
+        self.program, self._module = program, os.path.abspath(module)
+        self.port = free_port()
         self.url = f"redis://127.0.0.1:{self.port}"
         self._folder = tempfile.TemporaryDirectory(prefix="dlock-")
         self._command = [program, "--port", str(self.port), "--save", "", "--dir", self._folder.name]
-        self._command += ["--loadmodule", os.path.abspath(module), *options]
+        self._command += ["--loadmodule", self._module, *options]
         self.start()
 
     def start(self) -> None:
@@ -56,9 +59,9 @@ class DlockServer:
     def client(self, **options: Any) -> redis.Redis:
         return redis.Redis(port=self.port, **options)
 
-    def another(self) -> DlockServer:
+    def another(self, *options: str) -> DlockServer:
         """Another server of the same kind."""
-        return DlockServer(self._command[0], self._command[self._command.index("--loadmodule") + 1])
+        return DlockServer(self.program, self._module, *options)
 
     def stop(self) -> None:
         self.process.kill()
@@ -69,10 +72,13 @@ class DlockServer:
         self._folder.cleanup()
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+def free_port() -> int:
+    """A port below those of outgoing connections, as is the one 10000 above, which the node of a cluster uses."""
+    while True:
+        port = random.randrange(10000, 22000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 @pytest.fixture(scope="session")
