@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import List
+from typing import Any, Callable, List
 
 import pytest
 import redis
@@ -15,7 +15,7 @@ import dlock
 from dlock.testing import DlockServer
 
 
-async def eventually_async(condition: object) -> None:
+async def eventually_async(condition: Callable[[], Any]) -> None:
     await asyncio.get_running_loop().run_in_executor(None, eventually, condition)
 
 
@@ -108,7 +108,7 @@ def test_cancelled_body_releases_the_lock(dlock_server: DlockServer, client: red
 def test_blocked_event_loop_does_not_lose_the_lock(dlock_server: DlockServer, client: redis.Redis, key: str) -> None:
     async def test(r: redis.asyncio.Redis) -> None:
         async with dlock.aio.Locks(r).lock(key, lease=0.4) as held:
-            time.sleep(1.5)  # noqa: ASYNC251
+            time.sleep(1.5)
             assert held.is_held and owner(client, key) == held.owner.encode()
 
     run(test, dlock_server.port)

@@ -27,9 +27,9 @@ SLOTS = ((0, 5460), (5461, 10922), (10923, 16383))
 def cluster(dlock_server: DlockServer, request: pytest.FixtureRequest) -> List[DlockServer]:
     """Three primaries."""
     servers: List[DlockServer] = []
-    request.addfinalizer(lambda: [server.close() for server in servers])
     for first, last in SLOTS:
         servers.append(dlock_server.another("--cluster-enabled", "yes", "--cluster-node-timeout", "2000"))
+        request.addfinalizer(servers[-1].close)
         servers[-1].client().execute_command("CLUSTER ADDSLOTSRANGE", first, last)
         servers[-1].client().execute_command("CLUSTER MEET", "127.0.0.1", servers[0].port)
     for server in servers:
@@ -64,7 +64,7 @@ def test_locks_of_a_cluster_are_acquired_on_the_nodes_of_their_keys(cluster: Lis
 
 def test_coroutines_lock_on_a_cluster(cluster: List[DlockServer]) -> None:
     async def main() -> None:
-        client = AsyncCluster(host="127.0.0.1", port=cluster[2].port)
+        client = await AsyncCluster(host="127.0.0.1", port=cluster[2].port).initialize()
         locks = dlock.aio.Locks(client)
 
         async def job(number: int) -> int:
@@ -148,7 +148,8 @@ def _succeeds(command: Callable[[], Any]) -> Callable[[], Any]:
 
 def test_held_and_waiting_locks_survive_a_failover(sentinel: int) -> None:
     def connect() -> redis.Redis:
-        return Sentinel([("127.0.0.1", sentinel)]).master_for("locks")
+        client: redis.Redis = Sentinel([("127.0.0.1", sentinel)]).master_for("locks")
+        return client
 
     locks, other = dlock.Locks(connect()), dlock.Locks(connect())
     held = other.acquire("orders", lease=10)

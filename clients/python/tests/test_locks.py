@@ -160,7 +160,7 @@ def test_error_of_the_server_is_raised_with_its_first_word(client: redis.Redis, 
 def test_user_without_inboxes_is_told_so_when_it_has_to_wait(
     client: redis.Redis, other: dlock.Locks, dlock_server: DlockServer, key: str
 ) -> None:
-    client.execute_command("ACL SETUSER limited on >pw ~* -@all +dlock.acquire +dlock.release +dlock.extend".strip())
+    client.execute_command("ACL SETUSER limited on >pw ~* -@all +dlock.acquire +dlock.release +dlock.extend")
     limited = dlock_server.client(username="limited", password="pw")
     locks = dlock.Locks(limited)
     with locks.lock(key):
@@ -173,7 +173,7 @@ def test_user_without_inboxes_is_told_so_when_it_has_to_wait(
 def test_interrupted_wait_leaves_no_waiter(client: redis.Redis, other: dlock.Locks, key: str) -> None:
     def interrupt() -> None:
         eventually(lambda: waiters(client, key) == 1)
-        signal.raise_signal(signal.SIGINT) if False else signal.pthread_kill(main, signal.SIGINT)
+        signal.pthread_kill(main, signal.SIGINT)
 
     main = threading.get_ident()
     with other.lock(key):

@@ -1,4 +1,4 @@
-"""Connections of our own, configured as the application's client: sync or asyncio; one server, Sentinels or a cluster."""
+"""Connections of our own, configured as the client of the application."""
 
 from __future__ import annotations
 
@@ -28,6 +28,8 @@ class _Parser(DefaultParser):  # type: ignore[misc, valid-type]
 
 
 class Dialer:
+    """Connects to the servers of a client: sync or asyncio, of one server, Sentinels or a cluster."""
+
     def __init__(self, client: Any) -> None:
         #: The nodes of a cluster that are known so far. Otherwise the one server, wherever it is.
         self.nodes: List[Optional[Address]] = [None]
@@ -45,7 +47,9 @@ class Dialer:
                 self._sentinel = Sentinel([])
                 self._sentinel.sentinels = [redis.Redis(connection_pool=dialer._pool(1.0)) for dialer in dialers]
         # The classes of asyncio clients have the names of the sync ones.
-        self._class = SSLConnection if "SSL" in kind else UnixDomainSocketConnection if "Unix" in kind else Connection
+        self._class: Any = (
+            SSLConnection if "SSL" in kind else UnixDomainSocketConnection if "Unix" in kind else Connection
+        )
         self._settings = {name: settings[name] for name in settings if name in _SETTINGS or name.startswith("ssl_")}
         self._settings["socket_connect_timeout"] = min(settings.get("socket_connect_timeout") or 3.0, 3.0)
 
@@ -55,7 +59,7 @@ class Dialer:
         settings = dict(zip(("host", "port"), node or ()))
         # Repeating a request, and knowing that, is our own task.
         retry = Retry(NoBackoff(), 0)
-        connection = self._class(
+        connection: Connection = self._class(
             **{**self._settings, **settings}, socket_timeout=timeout, retry=retry, protocol=2, parser_class=_Parser
         )
         try:

@@ -35,7 +35,7 @@ class Core:
     """Knows each acquisition until its last reply. Without a reply, the same request is sent again."""
 
     TRANSIENT = frozenset(
-        "LOADING READONLY MOVED ASK TRYAGAIN CLUSTERDOWN MASTERDOWN UNBLOCKED BUSYINBOX NOREPLICAS MISCONF OOM BUSY".split()
+        "MOVED ASK TRYAGAIN CLUSTERDOWN READONLY MASTERDOWN LOADING UNBLOCKED NOREPLICAS MISCONF OOM BUSY".split()
     )
 
     def __init__(self, client: Any) -> None:
@@ -89,12 +89,11 @@ class Core:
         with self.lock:
             self.route(hold).submit(hold)
 
-    def is_lost_by(self, hold: Hold, error: ResponseError) -> bool:
-        why = _LOST.get(word_of(error))
-        if why is not None:
+    def on_query_error(self, hold: Hold, error: ResponseError) -> None:
+        if word_of(error) in _LOST:
             with self.lock:
-                self.lose(hold, why)
-        return why is not None
+                self.lose(hold, _LOST[word_of(error)])
+            raise hold.lost_error() from error
 
     def settle(self, within: float) -> None:
         """Waits until all that was released or given back is."""
@@ -153,7 +152,7 @@ class Core:
         if word in ("MOVED", "ASK") and self.dialer.is_cluster:
             _, slot, address = str(reply).split(" ")
             host, _, port = address.rpartition(":")
-            other = self._link((host or link.node[0], int(port)))
+            other = self._link((host or link.host, int(port)))
             if word == "ASK":
                 hold.asks = other
             else:
@@ -301,7 +300,8 @@ class Core:
                     if min(hold.due_at, hold.deadline) <= now:
                         self._on_time(hold, now)
                 # The clock goes on while the machine is suspended, but this wait does not: hence the second.
-                self.wakes_at = min((min(hold.due_at, hold.deadline, now + 1) for hold in self.table.values()), default=inf)
+                times = [min(hold.due_at, hold.deadline, now + 1) for hold in self.table.values()]
+                self.wakes_at = min(times, default=inf)
                 self.wake.wait(self.wakes_at - now if self.table else None)
 
     def _on_time(self, hold: Hold, now: float) -> None:
@@ -337,6 +337,11 @@ def close_core_of(client: Any) -> None:
         core.stop()
 
 
-os.register_at_fork(after_in_child=lambda: [core.start() for core in list(_cores.values())])
-# A program that ends gives back, but does not wait long for, what it has cancelled or released.
-atexit.register(lambda: [core.settle(0.1) for core in list(_cores.values())])
+def _for_each_core(do: Callable[[Core], None]) -> None:
+    for core in list(_cores.values()):
+        do(core)
+
+
+os.register_at_fork(after_in_child=lambda: _for_each_core(Core.start))
+# A program that ends waits a moment for what it has released or cancelled.
+atexit.register(lambda: _for_each_core(lambda core: core.settle(0.1)))

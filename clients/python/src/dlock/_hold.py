@@ -58,13 +58,13 @@ class Hold:
     deadline = due_at = inf
     #: Copies of ACQUIRE or RELEASE may have arrived, although no reply did.
     has_copies = may_be_released = False
-    #: The operation of the caller, its outcome, and why it takes time.
+    #: Whether the caller waits for an operation, its outcome, and why it takes time.
     is_pending = False
-    error: Optional[Exception] = None
-    trouble: Optional[Exception] = None
+    error: Optional[BaseException] = None
+    trouble: Optional[BaseException] = None
     why_lost = "it was released"
-    #: The server that it was last sent to, and that to ask once instead.
-    link: Optional[Link] = None
+    #: The server that it is sent to, and the one to ask once instead.
+    link: Link
     asks: Optional[Link] = None
 
     def __init__(self, core: Core, client: Any, key: Key, options: Options, token: str = "") -> None:
@@ -144,8 +144,7 @@ class Hold:
             reply = self.client.execute_command("DLOCK.GUARD", self.key, self.owner, self.fence, *command)
             return await reply if inspect.isawaitable(reply) else reply
         except ResponseError as error:
-            if self.core.is_lost_by(self, error):
-                raise self.lost_error() from error
+            self.core.on_query_error(self, error)
             raise
 
     async def _exit(self, _kind: Any, error: Optional[BaseException], _traceback: Any) -> None:

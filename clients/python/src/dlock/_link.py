@@ -30,7 +30,7 @@ class Link:
     cursor = 0
 
     def __init__(self, core: Core, node: Optional[Address]) -> None:
-        self.core, self.node = core, node
+        self.core, self.node, self.host = core, node, node[0] if node else ""
         self.mutex = threading.Lock()
         self.wake = threading.Condition(core.lock)
         self.outbox: Dict[int, Hold] = {}
