@@ -33,24 +33,28 @@ class Held(Hold):
 
     def tell_lost(self) -> None:
         if "on_lost" in self.options:
-            self._call_soon(lambda: self.options["on_lost"](self))
+            self._call_soon(self.options["on_lost"], self)
         self._call_soon(self.lost.set)
 
     async def _perform(self, stage: Stage, timeout: Optional[float] = None) -> None:
-        done = asyncio.Event()
-        link = self.core.begin(self, stage)
+        done = self._loop.create_future()
         with self.core.lock:
-            self.waiters.append(lambda: self._call_soon(done.set))
+            link = self.core.begin(self, stage)
+            self.waiters.append(lambda: self._call_soon(_wake, done))
             link.submit(self)
-        with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(done.wait(), timeout)
+        await asyncio.wait([done], timeout=timeout) if timeout else await done
         if self.error is not None:
             raise self.error
 
-    def _call_soon(self, callback: Callable[[], object]) -> None:
+    def _call_soon(self, callback: Callable[..., object], *arguments: Any) -> None:
         # Nobody waits in a loop that is closed.
         with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(callback)
+            self._loop.call_soon_threadsafe(callback, *arguments)
+
+
+def _wake(done: asyncio.Future[None]) -> None:
+    if not done.done():
+        done.set_result(None)
 
 
 class Locks:

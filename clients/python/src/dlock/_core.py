@@ -107,8 +107,7 @@ class Core:
             self.is_stopped = True
             self.wake.notify()
             for link in self.links.values():
-                link.sender = link.sender or self.spawn(link._send_all)
-                link.wake.notify()
+                link.close()
 
     # Routes.
 

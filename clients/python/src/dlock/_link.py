@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import queue
 import secrets
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Dict, List, Optional
+from typing import TYPE_CHECKING, Any, List, Optional
 
 from redis.connection import Connection
 from redis.exceptions import ResponseError
@@ -32,21 +33,20 @@ class Link:
     def __init__(self, core: Core, node: Optional[Address]) -> None:
         self.core, self.node, self.host = core, node, node[0] if node else ""
         self.mutex = threading.Lock()
-        self.wake = threading.Condition(core.lock)
-        self.outbox: Dict[int, Hold] = {}
+        #: What is to be sent, and None at the end.
+        self.outbox: queue.SimpleQueue[Optional[Hold]] = queue.SimpleQueue()
         #: The server does not know this name before the reader has opened the inbox.
         self.inbox = secrets.token_hex(16)
 
     def submit(self, hold: Hold) -> None:
         """Has the sender send what the hold needs, together with all else."""
-        self.outbox[hold.number] = hold
         hold.link = self
+        self.outbox.put(hold)
         self.sender = self.sender or self.core.spawn(self._send_all)
-        self.wake.notify()
 
     def send_directly(self, hold: Hold, until: float) -> bool:
         """Sends it in this thread, which is faster, unless others come first."""
-        if self.outbox or not self.mutex.acquire(blocking=False):
+        if not self.outbox.empty() or not self.mutex.acquire(blocking=False):
             return False
         try:
             hold.link = self
@@ -55,17 +55,22 @@ class Link:
             self.mutex.release()
         return True
 
+    def close(self) -> None:
+        """After what is to be sent, the connections end."""
+        self.outbox.put(None)
+        self.sender = self.sender or self.core.spawn(self._send_all)
+
     def _send_all(self) -> None:
-        while True:
-            with self.core.lock:
-                while not self.outbox and not self.core.is_stopped:
-                    self.wake.wait()
-            if not self.outbox:
-                break
+        while (hold := self.outbox.get()) is not None:
             with self.mutex:
-                with self.core.lock:
-                    batch = [self.outbox.pop(number) for number in sorted(self.outbox)[:1000]]
-                self._send(batch)
+                batch = {hold.number: hold}
+                while len(batch) < 1000 and not self.outbox.empty():
+                    hold = self.outbox.get()
+                    if hold is None:
+                        self.outbox.put(None)
+                        break
+                    batch[hold.number] = hold
+                self._send([batch[number] for number in sorted(batch)])
         with self.mutex, contextlib.suppress(*NO_REPLY):
             if self.requests is not None:
                 # Ends the inbox, and with it the call of the reader.
