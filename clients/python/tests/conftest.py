@@ -7,7 +7,7 @@ import itertools
 import socket
 import threading
 import time
-from typing import Any, Awaitable, Callable, Iterator, List, Tuple
+from typing import Any, Awaitable, Callable, Dict, Iterator, List, Tuple
 
 import pytest
 import redis
@@ -147,10 +147,21 @@ def own_server(dlock_server: DlockServer) -> Iterator[DlockServer]:
     server.close()
 
 
+def info(client: redis.Redis, key: str) -> Dict[bytes, Any]:
+    """DLOCK.INFO, whichever protocol the client speaks."""
+    return _as_dict(client.execute_command("DLOCK.INFO", key))
+
+
+def _as_dict(reply: Any) -> Dict[bytes, Any]:
+    return reply if isinstance(reply, dict) else dict(zip(reply[::2], reply[1::2])) if reply else {}
+
+
 def waiters(client: redis.Redis, key: str) -> int:
-    info = client.execute_command("DLOCK.INFO", key)
-    pairs = info if isinstance(info, dict) else dict(zip(info[::2], info[1::2])) if info else {}
-    return int(pairs.get(b"waiting", 0))
+    return int(info(client, key).get(b"waiting", 0))
+
+
+def lease_ms(client: redis.Redis, key: str) -> int:
+    return int(_as_dict(info(client, key)[b"holders"][0])[b"lease-ms"])
 
 
 def owner(client: redis.Redis, key: str) -> Any:

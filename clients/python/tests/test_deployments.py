@@ -10,7 +10,7 @@ from typing import Any, Callable, Iterator, List
 
 import pytest
 import redis
-from conftest import eventually
+from conftest import eventually, waiters
 from redis.asyncio.cluster import RedisCluster as AsyncCluster
 from redis.asyncio.sentinel import Sentinel as AsyncSentinel
 from redis.cluster import ClusterNode, RedisCluster
@@ -90,7 +90,7 @@ def test_lock_survives_and_waiter_follows_a_slot_that_moves(cluster: List[DlockS
     granted: List[dlock.Held] = []
     thread = threading.Thread(target=lambda: granted.append(locks.acquire(key, timeout=20)))
     thread.start()
-    eventually(lambda: b"waiting" in str(source.execute_command("DLOCK.INFO", key)).encode())
+    eventually(lambda: waiters(source, key) == 1)
     ids = [client.execute_command("CLUSTER MYID").decode() for client in (source, target)]
     target.execute_command("CLUSTER SETSLOT", slot, "IMPORTING", ids[0])
     source.execute_command("CLUSTER SETSLOT", slot, "MIGRATING", ids[1])
@@ -156,7 +156,7 @@ def test_held_and_waiting_locks_survive_a_failover(sentinel: int) -> None:
     granted: List[dlock.Held] = []
     thread = threading.Thread(target=lambda: granted.append(locks.acquire("orders", timeout=30)))
     thread.start()
-    eventually(lambda: b"waiting" in str(connect().execute_command("DLOCK.INFO", "orders")).encode())
+    eventually(lambda: waiters(connect(), "orders") == 1)
     manager = redis.Redis(port=sentinel)
     before = manager.sentinel_get_master_addr_by_name("locks")
     eventually(_succeeds(lambda: manager.execute_command("SENTINEL FAILOVER", "locks")), 30)

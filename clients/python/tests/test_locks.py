@@ -215,5 +215,29 @@ def test_close_releases_what_is_under_way_and_ends_the_inbox(client: redis.Redis
         pass
 
 
+def test_close_ends_waiting_and_held_locks(client: redis.Redis, other: dlock.Locks, key: str) -> None:
+    locks = dlock.Locks(client)
+    held = locks.acquire(key + ":held", lease=0.5)
+    errors: List[BaseException] = []
+
+    def wait() -> None:
+        try:
+            locks.acquire(key)
+        except dlock.Lost as error:
+            errors.append(error)
+
+    with other.lock(key):
+        thread = threading.Thread(target=wait)
+        thread.start()
+        eventually(lambda: waiters(client, key) == 1)
+        locks.close()
+        thread.join(5)
+        assert "closed" in str(errors[0])
+        eventually(lambda: waiters(client, key) == 0)
+    with pytest.raises(dlock.Lost, match="closed"):
+        held.release()
+    eventually(lambda: owner(client, key + ":held") is None)
+
+
 def _connections(client: redis.Redis, name: str) -> int:
     return sum(each["name"] == name for each in client.client_list())

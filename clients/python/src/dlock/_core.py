@@ -74,9 +74,9 @@ class Core:
                 self.lose(hold, _EXPIRED)
                 raise hold.lost_error()
             # Before it is sent, because the answer may overtake the reply.
-            self.table[hold.number] = hold
+            self.table[hold.number], hold.link = hold, self.route(hold)
             hold.stage, hold.is_pending, hold.error = stage, True, None
-            return self.route(hold)
+            return hold.link
 
     def abandon(self, hold: Hold) -> None:
         """The caller is gone. Its request is given back in the background."""
@@ -105,6 +105,9 @@ class Core:
         """Has the threads end, and the connections with them."""
         with self.lock:
             self.is_stopped = True
+            for hold in list(self.table.values()):
+                hold.stage, hold.why_lost = Stage.OVER, "its Locks were closed"
+                self._finish(hold, hold.lost_error())
             self.wake.notify()
             for link in self.links.values():
                 link.close()

@@ -8,6 +8,7 @@ import threading
 from types import SimpleNamespace
 from typing import Any, Literal, Optional, Union
 
+import redis.asyncio.lock
 from redis.exceptions import LockError, ResponseError
 
 from . import _aio, _sync
@@ -126,7 +127,9 @@ class Lock(_Base):
         return _sync.blocking(self._acquire)(*arguments, **options)
 
 
-class AsyncLock(_Base):
+class AsyncLock(_Base, redis.asyncio.lock.Lock):  # type: ignore[misc]
+    """A subclass of the other, because redis-py declares that `lock_class` is one."""
+
     held_class = _aio.Held
     acquire = _Base._acquire
     release = _Base._release

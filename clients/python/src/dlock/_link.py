@@ -45,8 +45,8 @@ class Link:
         self.sender = self.sender or self.core.spawn(self._send_all)
 
     def send_directly(self, hold: Hold, until: float) -> bool:
-        """Sends it in this thread, which is faster, unless others come first."""
-        if not self.outbox.empty() or not self.mutex.acquire(blocking=False):
+        """Sends it in this thread, which is faster, unless others come first or it has to connect."""
+        if self.requests is None or not self.outbox.empty() or not self.mutex.acquire(blocking=False):
             return False
         try:
             hold.link = self

@@ -1,0 +1,162 @@
+"""The drop-in classes behave as the locks of redis-py do."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any, Dict
+
+import pytest
+import redis
+import redis.asyncio
+from conftest import lease_ms, owner, run
+from redis.exceptions import LockError, LockNotOwnedError
+
+import dlock
+from dlock.testing import DlockServer
+
+
+def new(client: redis.Redis, key: str, **options: Any) -> Any:
+    return client.lock(key, lock_class=dlock.Lock, **options)
+
+
+def test_lock_is_acquired_owned_and_released(client: redis.Redis, key: str) -> None:
+    lock = new(client, key)
+    assert (lock.locked(), lock.owned()) == (False, False)
+    assert lock.acquire(blocking=False) is True
+    assert (lock.locked(), lock.owned()) == (True, True)
+    assert lock.held.fence > 0
+    other = new(client, key)
+    assert (other.locked(), other.owned()) == (True, False)
+    lock.release()
+    assert (lock.locked(), lock.owned()) == (False, False)
+
+
+def test_lock_that_others_hold_is_not_acquired(client: redis.Redis, key: str) -> None:
+    with new(client, key) as lock:
+        assert new(client, key).acquire(blocking=False) is False
+        assert new(client, key, blocking=False).acquire() is False
+        assert new(client, key).acquire(blocking_timeout=0.05) is False
+        assert lock.acquire(blocking=False) is False
+        with pytest.raises(LockError, match="Unable to acquire"):
+            new(client, key, blocking_timeout=0.05).__enter__()
+
+
+def test_waiting_lock_is_acquired_when_it_becomes_free(client: redis.Redis, key: str) -> None:
+    first = new(client, key, thread_local=False)
+    assert first.acquire()
+    threading.Timer(0.1, first.release).start()
+    with new(client, key, blocking_timeout=10) as second:
+        assert second.owned()
+
+
+def test_lock_with_timeout_ends_after_it(client: redis.Redis, key: str) -> None:
+    lock = new(client, key, timeout=0.2)
+    assert lock.acquire()
+    time.sleep(0.4)
+    assert not lock.locked()
+    with pytest.raises(LockNotOwnedError):
+        lock.release()
+    with pytest.raises(LockError):
+        lock.release()
+
+
+def test_lock_without_timeout_is_renewed(client: redis.Redis, key: str) -> None:
+    with new(client, key) as lock:
+        assert lock.held.is_held and 29_000 < lease_ms(client, key) <= 30_000
+        with pytest.raises(LockError, match="no timeout"):
+            lock.extend(1)
+        with pytest.raises(LockError, match="no timeout"):
+            lock.reacquire()
+
+
+def test_extend_adds_time_or_replaces_it(client: redis.Redis, key: str) -> None:
+    with new(client, key, timeout=10) as lock:
+        assert lock.extend(10) is True
+        assert 19_000 < lease_ms(client, key) <= 20_000
+        assert lock.extend(25.5, replace_ttl=True) is True
+        assert 25_000 < lease_ms(client, key) <= 25_500
+        assert lock.reacquire() is True
+        assert lease_ms(client, key) > 25_000
+
+
+def test_operations_on_an_unlocked_lock_raise(client: redis.Redis, key: str) -> None:
+    lock = new(client, key, timeout=10)
+    for operation in (lock.release, lambda: lock.extend(1), lock.reacquire):
+        with pytest.raises(LockError):
+            operation()
+
+
+def test_operations_on_a_lost_lock_raise(client: redis.Redis, key: str) -> None:
+    for operation in ("release", "reacquire"):
+        lock = new(client, key, timeout=10)
+        assert lock.acquire()
+        client.set(key, "a")
+        with pytest.raises(LockNotOwnedError):
+            getattr(lock, operation)()
+        client.delete(key)
+
+
+def test_with_block_logs_a_loss_if_it_is_not_to_raise(client: redis.Redis, key: str) -> None:
+    with dlock.Lock(client, key, timeout=0.1, raise_on_release_error=False):
+        time.sleep(0.2)
+    with pytest.raises(LockNotOwnedError), dlock.Lock(client, key, timeout=0.1):
+        time.sleep(0.2)
+
+
+def test_lock_by_redis_py_itself_is_an_error_that_names_the_key(client: redis.Redis, key: str) -> None:
+    with client.lock(key, timeout=10), pytest.raises(LockError, match=key) as raised:
+        new(client, key, blocking_timeout=1).acquire()
+    assert raised.value.lock_name == key
+
+
+def test_token_is_part_of_the_owner_and_does_not_let_two_in(client: redis.Redis, key: str) -> None:
+    lock = new(client, key)
+    assert lock.acquire(token="job-7")
+    assert owner(client, key).startswith(b"job-7:")
+    assert new(client, key).acquire(blocking=False, token=b"job-7") is False
+    lock.release()
+
+
+def test_other_thread_releases_only_without_thread_local(client: redis.Redis, key: str) -> None:
+    outcomes: Dict[bool, Any] = {}
+
+    def release(lock: Any, is_local: bool) -> None:
+        try:
+            outcomes[is_local] = lock.release()
+        except LockError as error:
+            outcomes[is_local] = error
+
+    for is_local in (True, False):
+        lock = new(client, f"{key}:{is_local}", thread_local=is_local)
+        lock.acquire()
+        thread = threading.Thread(target=release, args=(lock, is_local))
+        thread.start()
+        thread.join()
+    assert isinstance(outcomes[True], LockError) and outcomes[False] is None
+
+
+def test_decoded_responses_do_not_matter(dlock_server: DlockServer, key: str) -> None:
+    client = dlock_server.client(decode_responses=True)
+    with new(client, key) as lock:
+        assert lock.owned()
+
+
+def test_coroutines_have_the_same_lock(dlock_server: DlockServer, client: redis.Redis, key: str) -> None:
+    async def test(r: redis.asyncio.Redis) -> None:
+        lock: Any = r.lock(key, timeout=10, lock_class=dlock.aio.Lock)
+        assert await lock.acquire(blocking=False) is True
+        assert await lock.locked() and await lock.owned()
+        other: Any = r.lock(key, lock_class=dlock.aio.Lock, blocking_timeout=0.05)
+        assert await other.acquire() is False
+        assert await lock.extend(10) is True
+        assert 19_000 < lease_ms(client, key) <= 20_000
+        assert await lock.reacquire() is True
+        await lock.release()
+        with pytest.raises(LockError):
+            await lock.release()
+        async with r.lock(key, lock_class=dlock.aio.Lock) as again:
+            assert again.held.is_held
+        assert owner(client, key) is None
+
+    run(test, dlock_server.port)
