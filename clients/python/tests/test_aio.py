@@ -91,12 +91,15 @@ def test_cancelled_wait_leaves_no_waiter_and_no_lock(
 
 def test_cancelled_body_releases_the_lock(dlock_server: DlockServer, client: redis.Redis, key: str) -> None:
     async def test(r: redis.asyncio.Redis) -> None:
+        begun = asyncio.Event()
+
         async def job() -> None:
             async with dlock.aio.Locks(r).lock(key):
+                begun.set()
                 await asyncio.sleep(60)
 
         task = asyncio.create_task(job())
-        await eventually_async(lambda: owner(client, key))
+        await begun.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

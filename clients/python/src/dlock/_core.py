@@ -151,7 +151,8 @@ class Core:
 
     def on_reply(self, hold: Hold, reply: Any, sent_at: float, inbox: str = "") -> None:
         word, stage, link = word_of(reply), hold.stage, hold.link
-        if word in ("MOVED", "ASK") and self.dialer.is_cluster:
+        is_elsewhere = word in ("MOVED", "ASK")
+        if is_elsewhere and self.dialer.is_cluster:
             _, slot, address = str(reply).split(" ")
             host, _, port = address.rpartition(":")
             other = self._link((host or link.host, int(port)))
@@ -159,9 +160,11 @@ class Core:
                 hold.asks = other
             else:
                 self.slots[int(slot)] = other
-        elif word in ("MOVED", "ASK"):
-            reply = ResponseError(f"{reply}: this server is a node of a cluster, so use a client for clusters")
-            word = "ERR"
+        elif is_elsewhere:
+            word, reply = (
+                "ERR",
+                ResponseError(f"{reply}: this server is a node of a cluster: use a client for clusters"),
+            )
         elif word == "READONLY":
             link.reconnect()
             self.on_unreachable(link)
@@ -169,7 +172,7 @@ class Core:
             link.want_inbox(inbox)
             if link.is_open:
                 link.submit(hold)
-        elif word in self.TRANSIENT and (stage is not Stage.WAITING or hold.waits or word in ("MOVED", "ASK")):
+        elif word in self.TRANSIENT and (stage is not Stage.WAITING or hold.waits or is_elsewhere):
             self._retry(hold, reply)
         elif stage is Stage.WAITING:
             self._on_acquire_reply(hold, reply, sent_at)
@@ -327,7 +330,8 @@ def core_of(client: Any) -> Core:
     """The core of a client, for all that use this client."""
     core = _cores.get(client)
     if core is None:
-        core = _cores[client] = Core(client)
+        # Of several threads, one is the first.
+        core = _cores.setdefault(client, Core(client))
         weakref.finalize(client, core.stop).atexit = False
     return core
 
@@ -344,6 +348,7 @@ def _for_each_core(do: Callable[[Core], None]) -> None:
         do(core)
 
 
-os.register_at_fork(after_in_child=lambda: _for_each_core(Core.start))
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=lambda: _for_each_core(Core.start))
 # A program that ends waits a moment for what it has released or cancelled.
 atexit.register(lambda: _for_each_core(lambda core: core.settle(0.1)))

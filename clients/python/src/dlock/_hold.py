@@ -17,8 +17,11 @@ if TYPE_CHECKING:
 
 Key = Union[str, bytes]
 
-#: Goes on while the machine is suspended. On macOS the monotonic clock does.
-clock = partial(time.clock_gettime, getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+if hasattr(time, "clock_gettime"):
+    #: Goes on while the machine is suspended. On macOS the monotonic clock does.
+    clock: Callable[[], float] = partial(time.clock_gettime, getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+else:
+    clock = time.monotonic
 
 
 class Lost(LockNotOwnedError):
