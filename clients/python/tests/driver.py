@@ -105,7 +105,7 @@ class Threads:
         """Does what KeyboardInterrupt does in the main thread: the other threads of Python cannot be interrupted."""
         with held.core.lock:
             if held.stage is Stage.WAITING:
-                held.core.fail(held, Cancelled())
+                held.core._finish(held, Cancelled())
 
     def unknown(self, command: Command) -> None:
         say(id=command["id"], error="UNKNOWN")
