@@ -62,15 +62,24 @@ pub fn last_line_of_error(outcome: Result<String, String>) -> Result<(), String>
 /// The PYTHONPATH of redis-py and psycopg.
 pub fn python() -> Result<PathBuf, String> {
     static PYTHON: Library = OnceLock::new();
-    let install = || {
-        require("python3")?;
-        installed("python-redis-8.1.0", |directory| {
-            let mut pip = Command::new("python3");
-            pip.args(["-m", "pip", "install", "--quiet", "--retries", "1", "--target"]);
-            last_line_of_error(run(pip.arg(directory).args(PYTHON_PACKAGES), directory))
-        })
-    };
+    let install = || python_packages("python-redis-8.1.0", &PYTHON_PACKAGES);
     PYTHON.get_or_init(install).clone()
+}
+
+/// The PYTHONPATH of the oldest redis-py that the library for Python supports.
+pub fn oldest_python() -> Result<PathBuf, String> {
+    static PYTHON: Library = OnceLock::new();
+    let install = || python_packages("python-redis-5.0.0", &["redis==5.0.0"]);
+    PYTHON.get_or_init(install).clone()
+}
+
+fn python_packages(name: &str, packages: &[&str]) -> Result<PathBuf, String> {
+    require("python3")?;
+    installed(name, |directory| {
+        let mut pip = Command::new("python3");
+        pip.args(["-m", "pip", "install", "--quiet", "--retries", "1", "--target"]);
+        last_line_of_error(run(pip.arg(directory).args(packages), directory))
+    })
 }
 
 /// A Go module that requires go-redis.

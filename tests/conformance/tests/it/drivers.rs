@@ -22,17 +22,31 @@ pub fn rust() -> Launch {
     Launch::of(env!("CARGO_BIN_EXE_dlock-conformance-driver"))
 }
 
-pub fn python(kind: &str) -> Result<Launch, String> {
-    python_with(&library("python").join("src"), kind)
+/// On the newest redis-py.
+pub fn python_asyncio() -> Result<Launch, String> {
+    let packages = client_libraries::python()?;
+    python(&library("python").join("src"), &packages, "asyncio")
 }
 
-/// The driver for Python, with the library in this folder.
-pub fn python_with(source: &Path, kind: &str) -> Result<Launch, String> {
-    let packages = client_libraries::python()?;
-    let path = std::env::join_paths([source, &packages]).map_err(|error| error.to_string())?;
+/// On the oldest redis-py.
+pub fn python_sync() -> Result<Launch, String> {
+    python_sync_with(&library("python").join("src"))
+}
+
+/// As [`python_sync`], with the library in this folder.
+pub fn python_sync_with(source: &Path) -> Result<Launch, String> {
+    python(source, &client_libraries::oldest_python()?, "sync")
+}
+
+fn python(source: &Path, packages: &Path, kind: &str) -> Result<Launch, String> {
+    let path = std::env::join_paths([source, packages]).map_err(|error| error.to_string())?;
     let launch = Launch::of(interpreter()?).in_environment("PYTHONPATH", path);
     let launch = launch.in_environment("PYTHONDONTWRITEBYTECODE", "1");
-    Ok(launch.with(library("python").join("tests/driver.py")).with(kind))
+    // Without what else is installed.
+    Ok(launch
+        .with("-S")
+        .with(library("python").join("tests/driver.py"))
+        .with(kind))
 }
 
 /// Python itself: what is in PATH may be a script, which takes longer to start.

@@ -54,8 +54,8 @@ macro_rules! conformance {
 
 conformance! {
     rust: Ok(drivers::rust());
-    python_sync: drivers::python("sync");
-    python_asyncio: drivers::python("asyncio");
+    python_sync: drivers::python_sync();
+    python_asyncio: drivers::python_asyncio();
     go: drivers::go();
     node_ioredis: drivers::node("ioredis");
     node_redis: drivers::node("node-redis");

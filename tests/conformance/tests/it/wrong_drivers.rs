@@ -11,15 +11,13 @@ use dlock_testkit::skip;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::drivers::{copy_files, library, python_with};
+use crate::drivers::{copy_files, library, python_sync_with};
 
 /// A mistake in the library, as a change of one file.
 struct Mistake {
     file: String,
     right: String,
     wrong: String,
-    /// Which of the library's drivers makes it.
-    driver: String,
     /// The scenario that fails, and what its error says.
     scenario: String,
     error: String,
@@ -35,7 +33,6 @@ impl Mistake {
             file: text("file"),
             right: text("right"),
             wrong: text("wrong"),
-            driver: text("driver"),
             scenario: text("scenario"),
             error: text("error"),
         }
@@ -63,7 +60,7 @@ fn assert_found(name: &str) {
     copy_files(&library("python"), &[OsString::from("src")], copy.path());
     let source = copy.path().join("src");
     mistake.make_in(&source);
-    let launch = match python_with(&source, &mistake.driver) {
+    let launch = match python_sync_with(&source) {
         Ok(launch) => launch,
         Err(reason) => return skip(&reason),
     };
