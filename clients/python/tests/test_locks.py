@@ -25,6 +25,14 @@ def test_lock_in_with_block_is_held_and_released_at_its_end(client: redis.Redis,
     assert not held.lost.is_set()
 
 
+def test_lock_that_was_released_cannot_be_entered_again(client: redis.Redis, key: str) -> None:
+    lock = dlock.lock(client, key)
+    with lock:
+        pass
+    with pytest.raises(dlock.Lost, match="released"), lock:
+        pytest.fail("not protected")
+
+
 def test_fence_of_a_later_grant_is_larger(client: redis.Redis, key: str) -> None:
     with dlock.lock(client, key) as first:
         pass

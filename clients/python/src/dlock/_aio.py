@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Any, AsyncIterator, Callable, Optional
+from typing import TYPE_CHECKING, Any, Callable, Optional
 
 from ._core import close_core_of, core_of
 from ._hold import Hold, Key, Options, Stage, Timeout
@@ -29,6 +29,7 @@ class Held(Hold):
     __aexit__ = Hold._exit
 
     async def __aenter__(self) -> Held:
+        await self._enter()
         return self
 
     def tell_lost(self) -> None:
@@ -63,28 +64,23 @@ class Locks:
     def __init__(self, client: Any) -> None:
         self._client = client
 
+    def lock(self, key: Key, **options: Unpack[Options]) -> Held:
+        """A lock for one `async with` block, at whose end it raises Lost if it was lost meanwhile.
+
+        A loss does not cancel the task: wait for `held.lost` beside the work, or write with `held.query`.
+        """
+        return Held(self._client, key, options)
+
     async def acquire(self, key: Key, **options: Unpack[Options]) -> Held:
         """Waits for the lock in the server's queue. Raises Timeout."""
-        held = Held(self._client, key, options)
-        await held.acquire()
-        return held
+        return await self.lock(key, **options).__aenter__()
 
     async def try_acquire(self, key: Key, **options: Unpack[Options]) -> Optional[Held]:
         """Acquires the lock if it is free, otherwise returns None."""
         options["timeout"] = 0
-        try:
+        with contextlib.suppress(Timeout):
             return await self.acquire(key, **options)
-        except Timeout:
-            return None
-
-    @contextlib.asynccontextmanager
-    async def lock(self, key: Key, **options: Unpack[Options]) -> AsyncIterator[Held]:
-        """Holds the lock during an `async with` block. Raises Lost at its end if the lock was lost meanwhile.
-
-        That does not cancel the task: wait for `held.lost` beside the work, or write with `held.query`.
-        """
-        async with await self.acquire(key, **options) as held:
-            yield held
+        return None
 
     async def close(self) -> None:
         """Ends connections and threads. Release all locks first: no lease is renewed any more."""

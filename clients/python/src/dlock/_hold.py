@@ -150,6 +150,14 @@ class Hold:
             self.core.on_query_error(self, error)
             raise
 
+    async def _enter(self) -> Any:
+        if not self.fence:
+            await self._acquire()
+        elif not self.is_held:
+            # Each acquisition is another one.
+            raise self.lost_error()
+        return self
+
     async def _exit(self, _kind: Any, error: Optional[BaseException], _traceback: Any) -> None:
         try:
             await self._release()

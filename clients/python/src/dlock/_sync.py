@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Callable, Coroutine, Iterator, Optional, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, Coroutine, Optional, TypeVar
 
 from ._core import close_core_of, core_of
 from ._hold import Hold, Key, Options, Stage, Timeout, clock
@@ -46,6 +46,7 @@ class Held(Hold):
     __exit__ = blocking(Hold._exit)
 
     def __enter__(self) -> Held:
+        blocking(Hold._enter)(self)
         return self
 
     def tell_lost(self) -> None:
@@ -79,33 +80,26 @@ class Locks:
     def __init__(self, client: Any) -> None:
         self._client = client
 
+    def lock(self, key: Key, **options: Unpack[Options]) -> Held:
+        """A lock for one `with` block, at whose end it raises Lost if it was lost meanwhile."""
+        return Held(self._client, key, options)
+
     def acquire(self, key: Key, **options: Unpack[Options]) -> Held:
         """Waits for the lock in the server's queue. Raises Timeout."""
-        held = Held(self._client, key, options)
-        held.acquire()
-        return held
+        return self.lock(key, **options).__enter__()
 
     def try_acquire(self, key: Key, **options: Unpack[Options]) -> Optional[Held]:
         """Acquires the lock if it is free, otherwise returns None."""
         options["timeout"] = 0
-        try:
+        with contextlib.suppress(Timeout):
             return self.acquire(key, **options)
-        except Timeout:
-            return None
-
-    @contextmanager
-    def lock(self, key: Key, **options: Unpack[Options]) -> Iterator[Held]:
-        """Holds the lock during a `with` block. Raises Lost at its end if the lock was lost meanwhile."""
-        with self.acquire(key, **options) as held:
-            yield held
+        return None
 
     def close(self) -> None:
         """Ends connections and threads. Release all locks first: no lease is renewed any more."""
         close_core_of(self._client)
 
 
-@contextmanager
-def lock(client: Any, key: Key, **options: Unpack[Options]) -> Iterator[Held]:
+def lock(client: Any, key: Key, **options: Unpack[Options]) -> Held:
     """Short for `Locks(client).lock(key)`."""
-    with Locks(client).acquire(key, **options) as held:
-        yield held
+    return Held(client, key, options)
