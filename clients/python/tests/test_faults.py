@@ -128,10 +128,9 @@ def test_lock_is_lost_at_its_deadline_when_the_server_is_unreachable(
     held = locks.acquire(key, lease=0.6)
     proxy.is_refusing = True
     proxy.cut()
-    left = held.remaining()
-    start = time.monotonic()
+    start, left = time.monotonic(), held.remaining()
     assert held.lost.wait(5)
-    assert left - 0.05 < time.monotonic() - start < left + 0.2
+    assert left <= time.monotonic() - start < left + 1
     with pytest.raises(dlock.Lost):
         held.release()
 
@@ -141,13 +140,13 @@ def test_lock_is_lost_at_its_deadline_when_the_server_hangs(own_server: DlockSer
     held = locks.acquire(key, lease=0.6)
     own_server.process.send_signal(signal.SIGSTOP)
     try:
-        left, start = held.remaining(), time.monotonic()
+        start, left = time.monotonic(), held.remaining()
         assert held.lost.wait(5)
-        assert time.monotonic() - start < left + 0.2
+        assert left <= time.monotonic() - start < left + 1
         start = time.monotonic()
         with pytest.raises(dlock.Timeout):
             locks.acquire("lock:other", timeout=0.3)
-        assert time.monotonic() - start < 0.8
+        assert 0.3 <= time.monotonic() - start < 1.3
     finally:
         own_server.process.send_signal(signal.SIGCONT)
     # Late copies of the requests leave nothing behind.
