@@ -12,7 +12,7 @@ import redis.asyncio.lock
 from redis.exceptions import LockError, ResponseError
 
 from . import _aio, _sync
-from ._hold import Options, Timeout
+from ._hold import Options, Timeout, named
 
 Seconds = Optional[float]
 
@@ -62,16 +62,16 @@ class _Base:
             return False
         except ResponseError as error:
             if str(error).startswith("WRONGTYPE"):
-                raise LockError(f"the key {self.name} holds no lock of DLOCK", lock_name=self.name) from error
+                raise named(LockError(f"the key {self.name} holds no lock of DLOCK"), self.name) from error
             raise
         self._local.held = held
         return True
 
     def _get(self, purpose: str) -> Any:
         if self.held is None:
-            raise LockError(f"Cannot {purpose} a lock that's not owned or is already unlocked.", lock_name=self.name)
+            raise named(LockError(f"Cannot {purpose} a lock that's not owned or is already unlocked."), self.name)
         if purpose != "release" and not self.timeout:
-            raise LockError(f"Cannot {purpose} a lock with no timeout", lock_name=self.name)
+            raise named(LockError(f"Cannot {purpose} a lock with no timeout"), self.name)
         return self.held
 
     async def _release(self) -> None:
@@ -102,7 +102,7 @@ class _Base:
     async def _enter(self) -> Any:
         if await self._acquire():
             return self
-        raise LockError("Unable to acquire lock within the time specified", lock_name=self.name)
+        raise named(LockError("Unable to acquire lock within the time specified"), self.name)
 
     async def _exit(self, *_: Any) -> None:
         try:

@@ -7,7 +7,7 @@ import inspect
 import time
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any, Callable, List, Optional, Tuple, TypedDict, Union
+from typing import TYPE_CHECKING, Any, Callable, List, Optional, Tuple, TypedDict, TypeVar, Union
 
 from redis.exceptions import LockError, LockNotOwnedError, RedisError, ResponseError
 
@@ -22,6 +22,15 @@ if hasattr(time, "clock_gettime"):
     clock: Callable[[], float] = partial(time.clock_gettime, getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 else:
     clock = time.monotonic
+
+
+Named = TypeVar("Named", bound=LockError)
+
+
+def named(error: Named, key: str) -> Named:
+    """The error with the name of its lock, which redis-py before 5.1 does not take."""
+    error.lock_name = key
+    return error
 
 
 class Lost(LockNotOwnedError):
@@ -90,7 +99,7 @@ class Hold:
         return max(0.0, self.deadline - clock()) if self.stage is Stage.HELD else 0.0
 
     def lost_error(self) -> Lost:
-        return Lost(f"the lock {self._name} is lost: {self.why_lost}", lock_name=self._name)
+        return named(Lost(f"the lock {self._name} is lost: {self.why_lost}"), self._name)
 
     @property
     def _name(self) -> str:
@@ -121,7 +130,7 @@ class Hold:
             await self._perform(Stage.WAITING, self.timeout if self.waits else None)
             if not self.fence:
                 why = f"within {self.timeout} s: {self.trouble or 'others hold it'}"
-                raise Timeout(f"the lock {self._name} was not granted {why}", lock_name=self._name)
+                raise named(Timeout(f"the lock {self._name} was not granted {why}"), self._name)
         except BaseException:
             self.core.abandon(self)
             raise
