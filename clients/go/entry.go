@@ -1,0 +1,282 @@
+package dlock
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	minPause, maxPause = 10 * time.Millisecond, time.Second // before a repetition
+	tryTimeout         = 5 * time.Second                    // of TryLock without a reply
+	giveBackTimeout    = 30 * time.Second                   // at least: a server that hangs may grant a lock late
+	lateCopies         = 500 * time.Millisecond             // within which lost connections deliver what they had
+)
+
+// An entry is one acquisition, from its first request to the last reply.
+type entry struct {
+	settings
+	locker    *Locker
+	key       string
+	number    uint64 // its request id
+	cancel    context.CancelCauseFunc
+	hasCopies atomic.Bool   // lost connections may yet deliver a copy of a command, or have done so
+	settled   chan struct{} // closed when it is granted or waits no more,
+	outcome   error         // with this outcome
+	until     int64         // when to stop giving it back
+
+	// Guarded by the mutex of the Locker.
+	sends           int    // of ACQUIRE
+	problem         error  // why it is sent again
+	inbox           *inbox // in which it waits
+	queuedIn        string // the name that the server has for it
+	fence           int64  // 0: not granted
+	deadline        int64  // the lease lasts at least until then
+	renewal, expiry *time.Timer
+	lost            error // why it is held no more
+}
+
+// enroll enters it into the table, before it is sent: its answer may overtake the reply.
+func (e *entry) enroll(l *Locker) error {
+	if l.closing.Err() != nil {
+		return ErrClosed
+	}
+	if e.number == 0 {
+		l.last++
+		e.number = l.last
+	}
+	if e.owner == "" {
+		e.owner = l.owner + strconv.FormatUint(e.number, 36)
+	}
+	e.locker, e.settled = l, make(chan struct{})
+	l.entries[e.number] = e
+	l.running.Add(1)
+	return nil
+}
+
+func (e *entry) end() {
+	delete(e.locker.entries, e.number)
+	e.locker.running.Done()
+}
+
+// acquire waits for the grant.
+func (e *entry) acquire(l *Locker, ctx context.Context) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := e.enroll(l); err != nil {
+		return err
+	}
+	go e.request()
+	l.mu.Unlock()
+	select {
+	case <-e.settled:
+	case <-ctx.Done():
+	}
+	l.mu.Lock()
+	e.settle(errors.Join(ctx.Err(), e.problem), false)
+	return e.outcome
+}
+
+// settle ends the waiting. After a final error the server has nothing of the request, unless it was sent before.
+func (e *entry) settle(outcome error, isFinal bool) {
+	if isClosed(e.settled) {
+		return
+	}
+	e.outcome = outcome
+	close(e.settled)
+	if isFinal && e.sends <= 1 && !e.hasCopies.Load() {
+		e.end()
+	} else if outcome != nil {
+		go e.giveBack()
+	}
+}
+
+// request sends ACQUIRE until it has a reply.
+func (e *entry) request() {
+	for pause := minPause; !e.attempt(false); pause = min(2*pause, maxPause) {
+		time.Sleep(pause)
+	}
+}
+
+// attempt sends ACQUIRE once. It returns false if it has to be sent again. While an inbox is being opened, only that may
+// send: a newer request must not be queued before older ones, which found no inbox.
+func (e *entry) attempt(opens bool) bool {
+	l := e.locker
+	box, err := l.inboxOf(e.key)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e.inbox = box
+	if err != nil {
+		return e.refused(err)
+	}
+	if isClosed(e.settled) || e.waits && box.isOpening && !opens {
+		return true
+	}
+	e.sends++
+	name := box.name
+	command := append([]any{"DLOCK.ACQUIRE", e.key, e.owner, e.lease.Milliseconds()}, e.mode...)
+	if e.waits {
+		command = append(command, "QUEUE", name, 0)
+	}
+	l.mu.Unlock()
+	t, reply, err := e.do(append(command, "REQID", e.number)...)
+	l.mu.Lock()
+	if numbers, _ := reply.([]any); len(numbers) >= 4 {
+		e.granted(t, numbers[0].(int64), numbers[2].(int64), numbers[3].(int64))
+		return true
+	} else if err != nil && wordOf(err) != "NOINBOX" {
+		return e.refused(err)
+	} else if err == nil {
+		e.queuedIn = name
+	}
+	if !box.isRead {
+		box.isRead, box.isOpening = true, true
+		go box.listen()
+	}
+	return e.queuedIn == box.name || box.isOpening && !opens
+}
+
+// refused takes an error instead of a grant. It returns false if it has to be sent again.
+func (e *entry) refused(err error) bool {
+	switch {
+	case err == redis.Nil:
+		e.settle(ErrBusy, true)
+	case !e.locker.isTransient(wordOf(err)):
+		e.settle(err, true)
+	default:
+		e.problem = err
+		return isClosed(e.settled)
+	}
+	return true
+}
+
+// granted takes a grant that was requested at t.
+func (e *entry) granted(t, fence, leaseMs, waitedMs int64) {
+	deadline := safeDeadline(t, waitedMs+leaseMs)
+	left := time.Duration(deadline - now())
+	switch {
+	case isClosed(e.settled): // it has the lock, or gives it back
+	case left <= 0:
+		e.settle(lostError(e.key, "EXPIRED"), false)
+	default:
+		e.fence, e.deadline = fence, deadline
+		e.expiry = time.AfterFunc(left, func() { _ = (&Held{e}).check(nil) })
+		e.renewal = time.AfterFunc(time.Duration(t+(waitedMs+leaseMs/3)*1e6-now()), func() { _ = e.extend(e.lease) })
+		if !e.renews {
+			e.renewal.Stop()
+		}
+		e.settle(nil, false)
+	}
+}
+
+// extend makes the lease at least this long, and has it renewed after a third of it.
+func (e *entry) extend(lease time.Duration) error {
+	t, reply, err := e.do("DLOCK.EXTEND", e.key, e.owner, lease.Milliseconds(), "FENCE", e.fence)
+	e.locker.mu.Lock()
+	defer e.locker.mu.Unlock()
+	left := e.deadline - now()
+	next := min(max(left/20, 5e6), 250e6)
+	if leaseMs, isExtended := reply.(int64); isExtended && left > 0 {
+		e.deadline, next = max(e.deadline, safeDeadline(t, leaseMs)), t+leaseMs/3*1e6-now()
+	}
+	if e.lost == nil && left > 0 {
+		e.expiry.Reset(time.Duration(e.deadline - now()))
+		if e.renews {
+			e.renewal.Reset(time.Duration(next))
+		}
+	}
+	return e.check(err)
+}
+
+// check returns why the lock is lost, if it is, or else the error.
+func (e *entry) check(err error) error {
+	if word := wordOf(err); isLoss(word) {
+		e.lose(word)
+	} else if now() >= e.deadline {
+		e.lose("EXPIRED")
+	}
+	if e.lost != nil {
+		return e.lost
+	}
+	return err
+}
+
+// lose ends a hold that its holder does not release.
+func (e *entry) lose(reason string) {
+	if e.fence != 0 && e.lost == nil {
+		e.drop(reason)
+		e.cancel(e.lost)
+		go e.giveBack()
+	}
+}
+
+// drop ends a hold in this process.
+func (e *entry) drop(reason string) {
+	e.lost = lostError(e.key, reason)
+	e.expiry.Stop()
+	e.renewal.Stop()
+}
+
+// release releases a hold that was dropped.
+func (e *entry) release() error {
+	err := e.repeat(e.deadline, "DLOCK.RELEASE", e.key, e.owner, "FENCE", e.fence, "REQID", e.number)
+	if word := wordOf(err); isLoss(word) {
+		err = lostError(e.key, word)
+	}
+	if err != nil && e.hasCopies.Load() {
+		err = lostError(e.key, "UNCONFIRMED")
+	}
+	e.finish()
+	return err
+}
+
+// giveBack withdraws the request, or releases what it was granted.
+func (e *entry) giveBack() {
+	if e.until == 0 {
+		e.until = now() + int64(max(e.lease, giveBackTimeout))
+	}
+	_ = e.repeat(e.until, "DLOCK.RELEASE", e.key, e.owner, "REQID", e.number)
+	e.finish()
+}
+
+// finish removes it from the table, when lost connections have delivered what they had.
+func (e *entry) finish() {
+	if e.hasCopies.Swap(false) && (e.until == 0 || now() < e.until) {
+		time.AfterFunc(lateCopies, e.giveBack)
+		return
+	}
+	e.locker.mu.Lock()
+	defer e.locker.mu.Unlock()
+	e.end()
+}
+
+// repeat sends a command until it has a reply, or the time is over.
+func (e *entry) repeat(until int64, command ...any) error {
+	for pause := minPause; ; pause = min(2*pause, maxPause) {
+		_, _, err := e.do(command...)
+		if !e.locker.isTransient(wordOf(err)) || now() >= until {
+			return err
+		}
+		time.Sleep(pause)
+	}
+}
+
+// do sends a command once, at t.
+func (e *entry) do(command ...any) (t int64, reply any, err error) {
+	l := e.locker
+	t = now()
+	reply, err = l.requests.Do(context.Background(), command...).Result()
+	isUnanswered := wordOf(err) == noReply
+	if isUnanswered && !isUnsent(err) {
+		e.hasCopies.Store(true)
+	}
+	if cluster, ok := l.requests.(*redis.ClusterClient); ok && isUnanswered {
+		cluster.ReloadState(context.Background())
+	}
+	l.isConnected.CompareAndSwap(false, !isUnanswered)
+	return t, reply, err
+}

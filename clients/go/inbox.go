@@ -1,0 +1,175 @@
+package dlock
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	requestTimeout = 3 * time.Second
+	blockMs        = 2000 // how long GRANTS waits: less than an inbox lasts without it, 5 s
+	answerTimeout  = blockMs*time.Millisecond + 2*time.Second
+)
+
+// An inbox receives the answers of one primary. The mutex of the Locker guards it.
+type inbox struct {
+	locker    *Locker
+	node      *redis.Client // whose options the reader uses
+	name      string        // another one after any failure
+	cursor    int64         // 0: the server does not have it
+	isRead    bool          // while somebody waits
+	isOpening bool          // while those who wait are sent with this name
+}
+
+// connect returns a client with one connection to each server, which repeats nothing by itself.
+func connect(client redis.UniversalClient) redis.UniversalClient {
+	switch client := client.(type) {
+	case *redis.Client:
+		return single(client, requestTimeout)
+	case *redis.ClusterClient:
+		options := *client.Options()
+		options.PoolSize, options.MinIdleConns, options.PoolTimeout = 1, 0, time.Minute
+		options.MaxRedirects, options.DialerRetries = 1, 1
+		options.ReadTimeout, options.WriteTimeout = requestTimeout, requestTimeout
+		return redis.NewClusterClient(&options)
+	default:
+		panic("dlock: New takes a *redis.Client or a *redis.ClusterClient")
+	}
+}
+
+func single(client *redis.Client, timeout time.Duration) *redis.Client {
+	options := *client.Options()
+	options.PoolSize, options.MinIdleConns, options.PoolTimeout = 1, 0, time.Minute
+	options.MaxRetries, options.DialerRetries, options.Limiter, options.PushNotificationProcessor = -1, 1, nil, nil
+	options.ReadTimeout, options.WriteTimeout = timeout, timeout
+	return redis.NewClient(&options)
+}
+
+// inboxOf returns the inbox in the server that has the key.
+func (l *Locker) inboxOf(key string) (box *inbox, err error) {
+	node, isSingle := l.requests.(*redis.Client)
+	if !isSingle {
+		node, err = l.requests.(*redis.ClusterClient).MasterForKey(context.Background(), key)
+	}
+	if err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	address := node.Options().Addr
+	if l.inboxes[address] == nil {
+		l.inboxes[address] = &inbox{locker: l, node: node, name: randomName()}
+	}
+	return l.inboxes[address], nil
+}
+
+// waiting returns the entries that wait here, the oldest first.
+func (b *inbox) waiting() []*entry {
+	var waiting []*entry
+	for _, e := range b.locker.entries {
+		if e.inbox == b && e.waits && !isClosed(e.settled) {
+			waiting = append(waiting, e)
+		}
+	}
+	slices.SortFunc(waiting, func(x, y *entry) int { return cmp.Compare(x.number, y.number) })
+	return waiting
+}
+
+// listen reads it while somebody waits, under another name after each failure.
+func (b *inbox) listen() {
+	l := b.locker
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for pause := time.Duration(0); len(b.waiting()) > 0 && l.closing.Err() == nil; {
+		name := b.name
+		l.mu.Unlock()
+		time.Sleep(pause)
+		err := b.read(name)
+		l.mu.Lock()
+		if pause = min(max(2*pause, minPause), maxPause); b.cursor != 0 {
+			pause = 0
+		}
+		b.name, b.cursor, b.isOpening = randomName(), 0, true
+		for _, e := range b.waiting() {
+			if word := wordOf(err); err != nil && word != "NOINBOX" && !l.isTransient(word) {
+				e.settle(err, false)
+			}
+			go e.request() // in a cluster, another server may have the lock now
+		}
+	}
+	b.isRead, b.isOpening = false, false
+}
+
+// read creates an inbox, and receives answers while somebody waits.
+func (b *inbox) read(name string) error {
+	l, ctx := b.locker, context.Background()
+	client := single(b.node, answerTimeout)
+	defer client.Close()
+	command := []any{"DLOCK.GRANTS", name, 0}
+	for {
+		t := now()
+		reply, err := client.Do(ctx, command...).Slice()
+		if err != nil {
+			return err
+		}
+		l.mu.Lock()
+		answers := reply[2].([]any)
+		for _, answer := range answers {
+			l.onAnswer(t, reply[1].(int64), answer.([]any))
+		}
+		if b.cursor == 0 {
+			go b.open(name)
+		}
+		b.cursor = reply[0].(int64)
+		isIdle := len(command) > 3 && len(answers) == 0 && len(b.waiting()) == 0
+		l.mu.Unlock()
+		if isIdle {
+			return nil
+		}
+		command = []any{"DLOCK.GRANTS", name, reply[0], "BLOCK", blockMs}
+	}
+}
+
+// open sends all requests that wait, the oldest first.
+func (b *inbox) open(name string) {
+	l := b.locker
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for b.name == name && b.isOpening {
+		unsent := slices.DeleteFunc(b.waiting(), func(e *entry) bool { return e.queuedIn == name })
+		b.isOpening = len(unsent) > 0
+		l.mu.Unlock()
+		for _, e := range unsent {
+			if !e.attempt(true) {
+				time.Sleep(minPause)
+				break
+			}
+		}
+		l.mu.Lock()
+	}
+}
+
+// onAnswer takes an answer to a call that was sent at t.
+func (l *Locker) onAnswer(t, waitedMs int64, answer []any) {
+	word, key, owner := answer[0].(string), answer[2].(string), answer[3].(string)
+	number, _ := strconv.ParseUint(answer[1].(string), 10, 64)
+	e := l.entries[number]
+	isKnown := e != nil && e.key == key && e.owner == owner && (!isClosed(e.settled) || e.outcome == nil)
+	switch {
+	case isKnown && word == "granted":
+		e.granted(t, answer[4].(int64), answer[6].(int64), waitedMs)
+	case word == "granted":
+		e := &entry{key: key, number: number, settings: settings{owner: owner}}
+		if e.enroll(l) == nil {
+			e.settle(ErrLost, false) // nobody waits for it
+		}
+	case isKnown && word == "error" && e.refused(answerError(answer[4].(string))):
+	case isKnown && !isClosed(e.settled):
+		go e.request()
+	}
+}

@@ -1,0 +1,163 @@
+// Package dlock holds distributed locks of DLOCK, a module for Redis and Valkey, with go-redis.
+package dlock
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// A Locker acquires locks. Share one per client: any number of goroutines wait on two connections to each primary.
+type Locker struct {
+	client, requests redis.UniversalClient
+	owner            string      // how owners begin
+	isConnected      atomic.Bool // a server has replied
+	running          sync.WaitGroup
+	closing          context.Context
+	close            context.CancelFunc
+
+	mu      sync.Mutex // guards what follows, inboxes, and fields of entries
+	entries map[uint64]*entry
+	inboxes map[string]*inbox // by address
+	last    uint64            // number of an entry
+}
+
+// New returns a Locker for a [redis.Client], also one of Sentinels, or a [redis.ClusterClient]. It opens connections of
+// its own with the client's options; [Held.Do] uses the client itself.
+func New(client redis.UniversalClient) *Locker {
+	host, _ := os.Hostname()
+	owner := fmt.Sprintf("%s:%d:%s-", host, os.Getpid(), randomName())
+	l := &Locker{client: client, requests: connect(client), owner: owner, entries: map[uint64]*entry{},
+		inboxes: map[string]*inbox{}}
+	l.closing, l.close = context.WithCancel(context.Background())
+	return l
+}
+
+// An Option changes an acquisition.
+type Option func(*settings)
+
+type settings struct {
+	owner          string
+	mode           []any
+	lease, timeout time.Duration
+	waits, renews  bool
+}
+
+// WithLease sets the lease, 30 s by default: how long the lock stays held if the process dies or loses the server.
+func WithLease(lease time.Duration) Option { return func(s *settings) { s.lease = lease } }
+
+// WithTimeout limits the waiting, not the work. After it the error is [context.DeadlineExceeded].
+func WithTimeout(timeout time.Duration) Option { return func(s *settings) { s.timeout = timeout } }
+
+// WithShared shares the lock with all others that do, as a reader.
+func WithShared() Option { return func(s *settings) { s.mode = []any{"SHARED"} } }
+
+// WithLimit makes the lock a semaphore, which this many may hold at once.
+func WithLimit(limit int) Option { return func(s *settings) { s.mode = []any{"LIMIT", limit} } }
+
+// WithOwner sets the owner. Those with the same one hold the lock together. By default each acquisition has its own.
+func WithOwner(owner string) Option { return func(s *settings) { s.owner = owner } }
+
+// WithoutRenewal leaves it to [Held.Extend] to extend the lease.
+func WithoutRenewal() Option { return func(s *settings) { s.renews = false } }
+
+// Lock waits for the lock in the server's queue until ctx is done. Then call Unlock, also after a loss.
+//
+// The context that it returns is cancelled when the lock is lost, with a cause that is [ErrLost], and by Unlock. It is
+// derived from ctx, whose deadline limits the work too: see [WithTimeout].
+func (l *Locker) Lock(ctx context.Context, key string, options ...Option) (context.Context, *Held, error) {
+	return l.acquire(ctx, key, true, options)
+}
+
+// TryLock does not wait: it fails with [ErrBusy] if others hold the lock or wait for it.
+func (l *Locker) TryLock(ctx context.Context, key string, options ...Option) (context.Context, *Held, error) {
+	return l.acquire(ctx, key, false, append(options, WithTimeout(tryTimeout)))
+}
+
+func (l *Locker) acquire(ctx context.Context, key string, waits bool, options []Option) (context.Context, *Held, error) {
+	settings := settings{lease: 30 * time.Second, waits: waits, renews: true}
+	for _, option := range options {
+		option(&settings)
+	}
+	waiting, stop := context.WithCancel(ctx)
+	if settings.timeout > 0 {
+		waiting, stop = context.WithTimeout(ctx, settings.timeout)
+	}
+	defer stop()
+	work, cancel := context.WithCancelCause(ctx)
+	for {
+		e := &entry{settings: settings, key: key, cancel: cancel}
+		err := e.acquire(l, waiting)
+		if err == nil {
+			return work, &Held{e}, nil
+		}
+		if !waits || !errors.Is(err, ErrLost) { // granted too late otherwise
+			cancel(nil)
+			return ctx, nil, fmt.Errorf("dlock: %q is not acquired: %w", key, err)
+		}
+	}
+}
+
+// Close ends waiting calls with [ErrClosed], releases all locks, waits for that until ctx is done, and closes the
+// connections. Locks of a process that ends without it are free when their leases expire.
+func (l *Locker) Close(ctx context.Context) error {
+	l.mu.Lock()
+	l.close()
+	for _, e := range l.entries {
+		e.settle(ErrClosed, false)
+		e.lose("CLOSED")
+	}
+	l.mu.Unlock()
+	err := await(ctx, func() error {
+		l.running.Wait()
+		return nil
+	})
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, b := range l.inboxes {
+		if b.cursor != 0 {
+			b.node.Do(ctx, "DLOCK.GRANTS", b.name, b.cursor, "TTL", 0)
+		}
+	}
+	_ = l.requests.Close()
+	return err
+}
+
+// await waits for an action, which goes on if ctx is done before.
+func await(ctx context.Context, action func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- action() }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("dlock: not confirmed by the server yet: %w", ctx.Err())
+	}
+}
+
+func isClosed(channel chan struct{}) bool {
+	select {
+	case <-channel:
+		return true
+	default:
+		return false
+	}
+}
+
+func randomName() string {
+	bits := make([]byte, 16)
+	if _, err := rand.Read(bits); err != nil {
+		panic(err)
+	}
+	return fmt.Sprintf("%x", bits)
+}
+
+// safeDeadline returns until when a lease certainly lasts that is in the reply to a request sent at t.
+func safeDeadline(t, leaseMs int64) int64 { return t + leaseMs*999_000 - 2_000_000 }

@@ -1,0 +1,372 @@
+package dlock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"dlock"
+
+	"github.com/redis/go-redis/v9"
+)
+
+var background = context.Background()
+
+func newLocker(t *testing.T, client redis.UniversalClient) *dlock.Locker {
+	locker := dlock.New(client)
+	t.Cleanup(func() {
+		ctx, stop := context.WithTimeout(background, 5*time.Second)
+		defer stop()
+		if err := locker.Close(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	return locker
+}
+
+func lock(t *testing.T, locker *dlock.Locker, key string, options ...dlock.Option) (context.Context, *dlock.Held) {
+	t.Helper()
+	ctx, stop := context.WithTimeout(background, 10*time.Second)
+	t.Cleanup(stop)
+	ctx, held, err := locker.Lock(ctx, key, options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ctx, held
+}
+
+func unlock(t *testing.T, held *dlock.Held) {
+	t.Helper()
+	if err := held.Unlock(background); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestLock_free_lock_is_granted_with_growing_fences(t *testing.T) {
+	server := start(t)
+	locker := newLocker(t, server.client())
+	last := int64(0)
+	for range 3 {
+		ctx, held := lock(t, locker, "k")
+		if held.Fence() <= last || held.Remaining() < 29*time.Second || ctx.Err() != nil {
+			t.Fatal(held.Fence(), last, held.Remaining(), ctx.Err())
+		}
+		last = held.Fence()
+		unlock(t, held)
+		if held.Remaining() != 0 || context.Cause(ctx) != context.Canceled {
+			t.Fatal(held.Remaining(), context.Cause(ctx))
+		}
+	}
+	if server.info("acquired") != "3" || server.info("released") != "3" {
+		t.Fatal("not each hold was released once")
+	}
+}
+
+func TestTryLock_held_lock_fails_with_ErrBusy(t *testing.T) {
+	server := start(t)
+	locker := newLocker(t, server.client())
+	_, held := lock(t, locker, "k")
+	if _, _, err := locker.TryLock(background, "k"); !errors.Is(err, dlock.ErrBusy) {
+		t.Fatal(err)
+	}
+	unlock(t, held)
+	_, held, err := locker.TryLock(background, "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	unlock(t, held)
+}
+
+func TestLock_error_of_the_server_is_returned(t *testing.T) {
+	server := start(t)
+	client := server.client()
+	client.Set(background, "k", "text", 0)
+	var reply redis.Error
+	if _, _, err := newLocker(t, client).Lock(background, "k"); !errors.As(err, &reply) ||
+		!strings.HasPrefix(reply.Error(), "WRONGTYPE") {
+		t.Fatal(err)
+	}
+}
+
+func TestLock_refused_connection_fails_at_once(t *testing.T) {
+	locker := newLocker(t, clientOf(t, freeAddress(t)))
+	began := time.Now()
+	if _, _, err := locker.Lock(background, "k"); err == nil || time.Since(began) > time.Second {
+		t.Fatal(err, time.Since(began))
+	}
+}
+
+func TestLock_waiting_goroutines_are_granted_in_order_on_two_connections(t *testing.T) {
+	server := start(t)
+	client := server.client()
+	locker := newLocker(t, server.client())
+	_, held := lock(t, locker, "k")
+	const count = 1000
+	var order []int
+	var group sync.WaitGroup
+	for number := range count {
+		group.Add(1)
+		go func() {
+			defer group.Done()
+			_, held, err := locker.Lock(background, "k")
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			order = append(order, number) // the lock guards it
+			if err := held.Unlock(background); err != nil {
+				t.Error(err)
+			}
+		}()
+		if number < 20 {
+			queued := fmt.Sprint(number + 1)
+			eventually(t, "it is queued", func() bool { return server.info("waiters") == queued })
+		}
+	}
+	eventually(t, "all wait", func() bool { return server.info("waiters") == fmt.Sprint(count) })
+	clients, err := client.ClientList(background).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if connections := strings.Count(clients, "cmd=dlock"); connections != 2 {
+		t.Fatal(connections, clients)
+	}
+	unlock(t, held)
+	group.Wait()
+	if len(order) != count {
+		t.Fatal(len(order))
+	}
+	for number := range 20 {
+		if order[number] != number {
+			t.Fatal(order[:20])
+		}
+	}
+}
+
+func TestLock_shared_and_limited_locks_have_several_holders(t *testing.T) {
+	server := start(t)
+	locker := newLocker(t, server.client())
+	for _, option := range []dlock.Option{dlock.WithShared(), dlock.WithLimit(2)} {
+		_, first := lock(t, locker, "k", option)
+		_, second := lock(t, locker, "k", option)
+		if _, _, err := locker.TryLock(background, "k"); !errors.Is(err, dlock.ErrBusy) {
+			t.Fatal(err)
+		}
+		unlock(t, first)
+		unlock(t, second)
+	}
+}
+
+func TestLock_timeout_ends_the_waiting_and_leaves_nothing(t *testing.T) {
+	server := start(t)
+	locker := newLocker(t, server.client())
+	_, held := lock(t, locker, "k")
+	_, _, err := locker.Lock(background, "k", dlock.WithTimeout(50*time.Millisecond))
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatal(err)
+	}
+	eventually(t, "it left the queue", func() bool { return server.info("waiters") == "0" })
+	unlock(t, held)
+	ctx, held := lock(t, locker, "k", dlock.WithTimeout(50*time.Millisecond))
+	time.Sleep(100 * time.Millisecond)
+	if ctx.Err() != nil {
+		t.Fatal("the timeout limits the work")
+	}
+	unlock(t, held)
+}
+
+func TestLock_cancellation_storm_leaves_nothing(t *testing.T) {
+	server := start(t)
+	locker := newLocker(t, server.client())
+	var group sync.WaitGroup
+	for number := range 500 {
+		group.Add(1)
+		go func() {
+			defer group.Done()
+			ctx, cancel := context.WithTimeout(background, time.Duration(number%50)*time.Millisecond)
+			defer cancel()
+			_, held, err := locker.Lock(ctx, fmt.Sprint("k", number%5))
+			if err == nil {
+				time.Sleep(time.Millisecond)
+				err = held.Unlock(ctx)
+			}
+			if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+				t.Error(err)
+			}
+		}()
+	}
+	group.Wait()
+	server.hasNothing()
+}
+
+func TestHeld_lease_is_renewed_until_unlock(t *testing.T) {
+	server := start(t)
+	locker := newLocker(t, server.client())
+	ctx, held := lock(t, locker, "k", dlock.WithLease(200*time.Millisecond))
+	for range 50 {
+		time.Sleep(20 * time.Millisecond)
+		if ctx.Err() != nil || held.Remaining() == 0 {
+			t.Fatal(context.Cause(ctx), held.Remaining())
+		}
+	}
+	unlock(t, held)
+	if server.info("expired") != "0" || server.info("locks") != "0" {
+		t.Fatal("the lease expired")
+	}
+}
+
+func TestHeld_without_renewal_expires_unless_extended(t *testing.T) {
+	server := start(t)
+	locker := newLocker(t, server.client())
+	ctx, held := lock(t, locker, "k", dlock.WithLease(100*time.Millisecond), dlock.WithoutRenewal())
+	if err := held.Extend(background, 400*time.Millisecond); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(200 * time.Millisecond)
+	if ctx.Err() != nil || held.Remaining() == 0 {
+		t.Fatal("it was not extended")
+	}
+	<-ctx.Done()
+	if !errors.Is(context.Cause(ctx), dlock.ErrLost) {
+		t.Fatal(context.Cause(ctx))
+	}
+	for _, err := range []error{held.Extend(background, time.Second), held.Unlock(background)} {
+		if !errors.Is(err, dlock.ErrLost) {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestHeld_deleted_lock_is_lost_at_the_next_renewal(t *testing.T) {
+	server := start(t)
+	client := server.client()
+	ctx, held := lock(t, newLocker(t, client), "k", dlock.WithLease(600*time.Millisecond))
+	client.Del(background, "k")
+	began := time.Now()
+	<-ctx.Done()
+	if cause := context.Cause(ctx); !errors.Is(cause, dlock.ErrLost) || time.Since(began) > 300*time.Millisecond {
+		t.Fatal(cause, time.Since(began))
+	}
+	if err := held.Unlock(ctx); !errors.Is(err, dlock.ErrLost) || held.Remaining() != 0 {
+		t.Fatal(err, held.Remaining())
+	}
+}
+
+func TestHeld_silent_server_loses_the_lock_at_the_deadline(t *testing.T) {
+	server := start(t)
+	ctx, held := lock(t, newLocker(t, server.client()), "k", dlock.WithLease(300*time.Millisecond))
+	server.pause()
+	defer server.resume()
+	remaining, began := held.Remaining(), time.Now()
+	<-ctx.Done()
+	late := time.Since(began) - remaining
+	if !errors.Is(context.Cause(ctx), dlock.ErrLost) || late > 50*time.Millisecond || late < -time.Millisecond {
+		t.Fatal(context.Cause(ctx), late)
+	}
+}
+
+func TestHeld_Unlock_works_with_a_cancelled_context(t *testing.T) {
+	server := start(t)
+	locker := newLocker(t, server.client())
+	parent, cancel := context.WithCancel(background)
+	ctx, held, err := locker.Lock(parent, "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	if err := held.Unlock(ctx); err != nil || server.info("locks") != "0" {
+		t.Fatal(err, server.info("locks"))
+	}
+	if err := held.Unlock(ctx); !errors.Is(err, dlock.ErrLost) {
+		t.Fatal("released twice:", err)
+	}
+}
+
+func TestHeld_Unlock_returns_when_its_context_ends_and_releases_later(t *testing.T) {
+	server := start(t)
+	locker := newLocker(t, server.client())
+	_, held := lock(t, locker, "k")
+	server.pause()
+	ctx, stop := context.WithTimeout(background, 50*time.Millisecond)
+	defer stop()
+	if err := held.Unlock(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatal(err)
+	}
+	server.resume()
+	server.hasNothing()
+}
+
+func TestHeld_Do_runs_a_command_only_while_the_lock_is_held(t *testing.T) {
+	server := start(t)
+	client := server.client()
+	_, held := lock(t, newLocker(t, client), "{k}")
+	if text, err := held.Do(background, "SET", "{k}:d", "1").Text(); text != "OK" || err != nil {
+		t.Fatal(text, err)
+	}
+	if err := held.Do(background, "GET", "{k}:none").Err(); err != redis.Nil {
+		t.Fatal(err)
+	}
+	client.Del(background, "{k}")
+	if err := held.Do(background, "SET", "{k}:d", "2").Err(); !errors.Is(err, dlock.ErrLost) {
+		t.Fatal(err)
+	}
+	if client.Get(background, "{k}:d").Val() != "1" || held.Remaining() != 0 {
+		t.Fatal("written after the loss")
+	}
+}
+
+func TestClose_ends_waiting_releases_and_leaves_no_goroutine_or_connection(t *testing.T) {
+	server := start(t)
+	client := server.client()
+	client.Ping(background)
+	goroutines := runtime.NumGoroutine()
+	locker := dlock.New(client)
+	ctx, _ := lock(t, locker, "k")
+	failed := make(chan error)
+	go func() {
+		_, _, err := locker.Lock(background, "k")
+		failed <- err
+	}()
+	eventually(t, "it waits", func() bool { return server.info("waiters") == "1" })
+	if err := locker.Close(background); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-failed; !errors.Is(err, dlock.ErrClosed) {
+		t.Fatal(err)
+	}
+	if !errors.Is(context.Cause(ctx), dlock.ErrLost) || server.info("locks") != "0" {
+		t.Fatal(context.Cause(ctx))
+	}
+	if _, _, err := locker.TryLock(background, "k"); !errors.Is(err, dlock.ErrClosed) {
+		t.Fatal(err)
+	}
+	eventually(t, "the inbox has ended", func() bool { return server.info("inboxes") == "0" })
+	eventually(t, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= goroutines })
+	if err := locker.Close(background); err != nil {
+		t.Fatal("closed twice:", err)
+	}
+}
+
+func TestLocker_reader_ends_when_nobody_waits(t *testing.T) {
+	server := start(t)
+	locker := newLocker(t, server.client())
+	_, held := lock(t, locker, "k")
+	waited := make(chan struct{})
+	go func() {
+		_, held := lock(t, locker, "k")
+		_ = held.Unlock(background)
+		close(waited)
+	}()
+	eventually(t, "it waits", func() bool { return server.info("waiters") == "1" })
+	unlock(t, held)
+	<-waited
+	client := server.client()
+	eventually(t, "its connection is closed", func() bool {
+		return !strings.Contains(client.ClientList(background).Val(), "cmd=dlock.grants")
+	})
+}
