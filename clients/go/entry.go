@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -25,11 +26,12 @@ type entry struct {
 	number    uint64 // its request id
 	cancel    context.CancelCauseFunc
 	hasCopies atomic.Bool   // lost connections may yet deliver a copy of a command, or have done so
-	settled   chan struct{} // closed when it is granted or waits no more,
-	outcome   error         // with this outcome
-	until     int64         // when to stop giving it back
+	sending   sync.Mutex    // of ACQUIRE: no RELEASE may overtake it
+	settled   chan struct{} // closed when it is granted or waits no more
 
 	// Guarded by the mutex of the Locker.
+	isSettled       bool
+	outcome         error  // of the waiting
 	sends           int    // of ACQUIRE
 	problem         error  // why it is sent again
 	inbox           *inbox // in which it waits
@@ -83,10 +85,10 @@ func (e *entry) acquire(l *Locker, ctx context.Context) error {
 
 // settle ends the waiting. After a final error the server has nothing of the request, unless it was sent before.
 func (e *entry) settle(outcome error, isFinal bool) {
-	if isClosed(e.settled) {
+	if e.isSettled {
 		return
 	}
-	e.outcome = outcome
+	e.isSettled, e.outcome = true, outcome
 	close(e.settled)
 	if isFinal && e.sends <= 1 && !e.hasCopies.Load() {
 		e.end()
@@ -105,6 +107,8 @@ func (e *entry) request() {
 // attempt sends ACQUIRE once. It returns false if it has to be sent again. While an inbox is being opened, only that may
 // send: a newer request must not be queued before older ones, which found no inbox.
 func (e *entry) attempt(opens bool) bool {
+	e.sending.Lock()
+	defer e.sending.Unlock()
 	l := e.locker
 	box, err := l.inboxOf(e.key)
 	l.mu.Lock()
@@ -113,7 +117,7 @@ func (e *entry) attempt(opens bool) bool {
 	if err != nil {
 		return e.refused(err)
 	}
-	if isClosed(e.settled) || e.waits && box.isOpening && !opens {
+	if e.isSettled || e.waits && box.isOpening && !opens {
 		return true
 	}
 	e.sends++
@@ -130,11 +134,12 @@ func (e *entry) attempt(opens bool) bool {
 		return true
 	} else if err != nil && wordOf(err) != "NOINBOX" {
 		return e.refused(err)
-	} else if err == nil {
+	}
+	if e.queuedIn = ""; err == nil {
 		e.queuedIn = name
 	}
 	if !box.isRead {
-		box.isRead, box.isOpening = true, true
+		box.isRead, box.isOpening, box.name = true, true, randomName()
 		go box.listen()
 	}
 	return e.queuedIn == box.name || box.isOpening && !opens
@@ -149,7 +154,7 @@ func (e *entry) refused(err error) bool {
 		e.settle(err, true)
 	default:
 		e.problem = err
-		return isClosed(e.settled)
+		return e.isSettled
 	}
 	return true
 }
@@ -159,7 +164,7 @@ func (e *entry) granted(t, fence, leaseMs, waitedMs int64) {
 	deadline := safeDeadline(t, waitedMs+leaseMs)
 	left := time.Duration(deadline - now())
 	switch {
-	case isClosed(e.settled): // it has the lock, or gives it back
+	case e.isSettled: // it has the lock, or gives it back
 	case left <= 0:
 		e.settle(lostError(e.key, "EXPIRED"), false)
 	default:
@@ -178,12 +183,11 @@ func (e *entry) extend(lease time.Duration) error {
 	t, reply, err := e.do("DLOCK.EXTEND", e.key, e.owner, lease.Milliseconds(), "FENCE", e.fence)
 	e.locker.mu.Lock()
 	defer e.locker.mu.Unlock()
-	left := e.deadline - now()
-	next := min(max(left/20, 5e6), 250e6)
-	if leaseMs, isExtended := reply.(int64); isExtended && left > 0 {
-		e.deadline, next = max(e.deadline, safeDeadline(t, leaseMs)), t+leaseMs/3*1e6-now()
-	}
-	if e.lost == nil && left > 0 {
+	if left := e.deadline - now(); e.lost == nil && left > 0 {
+		next := min(max(left/20, 5e6), 250e6)
+		if leaseMs, isExtended := reply.(int64); isExtended {
+			e.deadline, next = max(e.deadline, safeDeadline(t, leaseMs)), t+leaseMs/3*1e6-now()
+		}
 		e.expiry.Reset(time.Duration(e.deadline - now()))
 		if e.renews {
 			e.renewal.Reset(time.Duration(next))
@@ -195,9 +199,9 @@ func (e *entry) extend(lease time.Duration) error {
 // check returns why the lock is lost, if it is, or else the error.
 func (e *entry) check(err error) error {
 	if word := wordOf(err); isLoss(word) {
-		e.lose(word)
+		e.lose(lostError(e.key, word))
 	} else if now() >= e.deadline {
-		e.lose("EXPIRED")
+		e.lose(lostError(e.key, "EXPIRED"))
 	}
 	if e.lost != nil {
 		return e.lost
@@ -206,17 +210,17 @@ func (e *entry) check(err error) error {
 }
 
 // lose ends a hold that its holder does not release.
-func (e *entry) lose(reason string) {
+func (e *entry) lose(cause error) {
 	if e.fence != 0 && e.lost == nil {
-		e.drop(reason)
-		e.cancel(e.lost)
+		e.drop(cause)
+		e.cancel(cause)
 		go e.giveBack()
 	}
 }
 
 // drop ends a hold in this process.
-func (e *entry) drop(reason string) {
-	e.lost = lostError(e.key, reason)
+func (e *entry) drop(cause error) {
+	e.lost = cause
 	e.expiry.Stop()
 	e.renewal.Stop()
 }
@@ -224,38 +228,41 @@ func (e *entry) drop(reason string) {
 // release releases a hold that was dropped.
 func (e *entry) release() error {
 	err := e.repeat(e.deadline, "DLOCK.RELEASE", e.key, e.owner, "FENCE", e.fence, "REQID", e.number)
-	if word := wordOf(err); isLoss(word) {
+	hasCopies, word := e.hasCopies.Load(), wordOf(err)
+	switch {
+	case err != nil && hasCopies, e.locker.isTransient(word):
+		err = lostError(e.key, "UNCONFIRMED")
+	case isLoss(word):
 		err = lostError(e.key, word)
 	}
-	if err != nil && e.hasCopies.Load() {
-		err = lostError(e.key, "UNCONFIRMED")
+	if hasCopies {
+		go e.giveBack()
+		return err
 	}
-	e.finish()
+	e.locker.mu.Lock()
+	defer e.locker.mu.Unlock()
+	e.end()
 	return err
 }
 
-// giveBack withdraws the request, or releases what it was granted.
+// giveBack withdraws the request, or releases what it was granted; then also what lost connections delivered late.
 func (e *entry) giveBack() {
-	if e.until == 0 {
-		e.until = now() + int64(max(e.lease, giveBackTimeout))
-	}
-	_ = e.repeat(e.until, "DLOCK.RELEASE", e.key, e.owner, "REQID", e.number)
-	e.finish()
-}
-
-// finish removes it from the table, when lost connections have delivered what they had.
-func (e *entry) finish() {
-	if e.hasCopies.Swap(false) && (e.until == 0 || now() < e.until) {
-		time.AfterFunc(lateCopies, e.giveBack)
-		return
+	until := now() + int64(max(e.lease, giveBackTimeout))
+	command := []any{"DLOCK.RELEASE", e.key, e.owner, "REQID", e.number}
+	_ = e.repeat(until, command...)
+	for e.hasCopies.Swap(false) && now() < until {
+		time.Sleep(lateCopies)
+		_ = e.repeat(until, command...)
 	}
 	e.locker.mu.Lock()
 	defer e.locker.mu.Unlock()
 	e.end()
 }
 
-// repeat sends a command until it has a reply, or the time is over.
+// repeat sends a RELEASE until it has a reply, or the time is over.
 func (e *entry) repeat(until int64, command ...any) error {
+	e.sending.Lock()
+	defer e.sending.Unlock()
 	for pause := minPause; ; pause = min(2*pause, maxPause) {
 		_, _, err := e.do(command...)
 		if !e.locker.isTransient(wordOf(err)) || now() >= until {

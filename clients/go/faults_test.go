@@ -9,112 +9,115 @@ import (
 	"time"
 
 	"dlock"
+	"dlock/internal/testserver"
 )
 
 func TestLock_lost_replies_count_once(t *testing.T) {
 	for _, command := range []string{"ACQUIRE", "RELEASE"} {
 		t.Run(command, func(t *testing.T) {
-			server := start(t)
-			proxy := startProxy(t, server.address)
-			locker := newLocker(t, clientOf(t, proxy.address))
+			server := testserver.Start(t)
+			proxy := testserver.StartProxy(t, server.Address)
+			locker := newLocker(t, testserver.ClientOf(t, proxy.Address))
 			_, held := lock(t, locker, "warm-up")
 			unlock(t, held)
-			proxy.loseReply(command)
+			proxy.LoseReply(command)
 			_, held = lock(t, locker, "k")
 			err := held.Unlock(background)
 			// A release without a reply was repeated, and found the lock released.
 			if command == "RELEASE" && !errors.Is(err, dlock.ErrLost) || command == "ACQUIRE" && err != nil {
 				t.Fatal(err)
 			}
-			if !proxy.hasLost() || server.info("acquired") != "2" || server.info("reentered") != "0" {
-				t.Fatal("lost:", proxy.hasLost(), "acquired:", server.info("acquired"))
+			if !proxy.HasLost() || server.Info("acquired") != "2" || server.Info("reentered") != "0" {
+				t.Fatal("lost:", proxy.HasLost(), "acquired:", server.Info("acquired"))
 			}
-			server.hasNothing()
+			server.HasNothing()
 		})
 	}
 }
 
 func TestTryLock_lost_reply_is_repeated(t *testing.T) {
-	server := start(t)
-	proxy := startProxy(t, server.address)
-	locker := newLocker(t, clientOf(t, proxy.address))
+	server := testserver.Start(t)
+	proxy := testserver.StartProxy(t, server.Address)
+	locker := newLocker(t, testserver.ClientOf(t, proxy.Address))
 	_, held := lock(t, locker, "warm-up")
 	unlock(t, held)
-	proxy.loseReply("ACQUIRE")
+	proxy.LoseReply("ACQUIRE")
 	_, held, err := locker.TryLock(background, "k")
-	if err != nil || server.info("acquired") != "2" {
+	if err != nil || server.Info("acquired") != "2" {
 		t.Fatal(err)
 	}
 	unlock(t, held)
 }
 
 func TestHeld_renewals_are_repeated_after_cuts(t *testing.T) {
-	server := start(t)
-	proxy := startProxy(t, server.address)
-	ctx, held := lock(t, newLocker(t, clientOf(t, proxy.address)), "k", dlock.WithLease(300*time.Millisecond))
+	server := testserver.Start(t)
+	proxy := testserver.StartProxy(t, server.Address)
+	ctx, held := lock(t, newLocker(t, testserver.ClientOf(t, proxy.Address)), "k", dlock.WithLease(300*time.Millisecond))
 	for end := time.Now().Add(1500 * time.Millisecond); time.Now().Before(end); time.Sleep(30 * time.Millisecond) {
-		proxy.loseReply("EXTEND")
+		proxy.LoseReply("EXTEND")
 		if ctx.Err() != nil {
 			t.Fatal(context.Cause(ctx))
 		}
 	}
-	proxy.cut()
+	proxy.Cut()
 	unlock(t, held)
 }
 
 func TestLock_waiting_survives_cuts_of_all_connections(t *testing.T) {
-	server := start(t)
-	proxy := startProxy(t, server.address)
-	locker := newLocker(t, clientOf(t, proxy.address))
-	_, held := lock(t, newLocker(t, server.client()), "k")
+	server := testserver.Start(t)
+	proxy := testserver.StartProxy(t, server.Address)
+	locker := newLocker(t, testserver.ClientOf(t, proxy.Address))
+	_, held := lock(t, newLocker(t, server.Client()), "k")
 	var group sync.WaitGroup
 	for range 50 {
 		group.Add(1)
 		go func() {
 			defer group.Done()
-			ctx, held := lock(t, locker, "k", dlock.WithLease(5*time.Second))
-			if ctx.Err() != nil {
-				t.Error(context.Cause(ctx))
+			ctx, held, err := locker.Lock(background, "k")
+			if err == nil {
+				err = held.Unlock(ctx)
 			}
-			unlock(t, held)
+			if err != nil {
+				t.Error(err)
+			}
 		}()
 	}
-	eventually(t, "all wait", func() bool { return server.info("waiters") == "50" })
+	testserver.Eventually(t, "all wait", func() bool { return server.Info("waiters") == "50" })
 	for range 3 {
-		proxy.cut()
+		proxy.Cut()
 		time.Sleep(50 * time.Millisecond)
 	}
 	unlock(t, held)
 	group.Wait()
-	server.hasNothing()
+	server.HasNothing()
 }
 
 func TestLock_grant_whose_answer_is_lost_is_kept(t *testing.T) {
-	server := start(t)
-	proxy := startProxy(t, server.address)
-	locker := newLocker(t, clientOf(t, proxy.address))
-	_, first := lock(t, newLocker(t, server.client()), "k")
+	server := testserver.Start(t)
+	proxy := testserver.StartProxy(t, server.Address)
+	locker := newLocker(t, testserver.ClientOf(t, proxy.Address))
+	_, first := lock(t, newLocker(t, server.Client()), "k")
 	granted := make(chan *dlock.Held)
 	go func() {
-		_, held := lock(t, locker, "k")
+		_, held, _ := locker.Lock(background, "k")
 		granted <- held
 	}()
-	eventually(t, "it waits", func() bool { return server.info("waiters") == "1" })
-	proxy.loseReply("GRANTS") // of the next call; this one is cut below
-	proxy.cut()
+	testserver.Eventually(t, "it waits", func() bool { return server.Info("waiters") == "1" })
+	proxy.IsDown.Store(true)
+	proxy.Cut()
 	unlock(t, first)
+	testserver.Eventually(t, "it is granted", func() bool { return server.Info("acquired") == "2" })
+	proxy.IsDown.Store(false)
 	held := <-granted
-	// The first inbox ends without having delivered the grant.
-	eventually(t, "that inbox ended", func() bool { return server.info("inboxes_ended") != "0" })
-	if err := held.Unlock(background); err != nil {
-		t.Fatal(err)
-	}
+	// The inbox that has the answer is not read again.
+	testserver.Eventually(t, "it ended", func() bool { return server.Info("inboxes_ended") != "0" })
+	unlock(t, held)
 }
 
 func TestLock_waiting_survives_a_restart(t *testing.T) {
-	server := start(t)
-	locker := newLocker(t, server.client())
-	ctx, _ := lock(t, locker, "k")
+	server := testserver.Start(t)
+	locker := newLocker(t, server.Client())
+	lock(t, locker, "k")
 	granted := make(chan error)
 	go func() {
 		_, held, err := locker.Lock(background, "k")
@@ -123,36 +126,35 @@ func TestLock_waiting_survives_a_restart(t *testing.T) {
 		}
 		granted <- err
 	}()
-	eventually(t, "it waits", func() bool { return server.info("waiters") == "1" })
-	server.kill()
-	server.run()
+	testserver.Eventually(t, "it waits", func() bool { return server.Info("waiters") == "1" })
+	server.Kill()
+	server.Run()
 	if err := <-granted; err != nil {
 		t.Fatal(err)
 	}
-	_ = ctx
-	server.hasNothing()
+	server.HasNothing()
 }
 
 func TestLock_cancelled_while_the_server_hangs_leaves_nothing(t *testing.T) {
-	server := start(t)
-	locker := newLocker(t, server.client())
+	server := testserver.Start(t)
+	locker := newLocker(t, server.Client())
 	_, held := lock(t, locker, "warm-up")
 	unlock(t, held)
-	server.pause()
+	server.Pause()
 	ctx, stop := context.WithTimeout(background, 50*time.Millisecond)
 	defer stop()
 	began := time.Now()
 	if _, _, err := locker.Lock(ctx, "k"); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > time.Second {
 		t.Fatal(err, time.Since(began))
 	}
-	server.resume()
-	server.hasNothing()
+	server.Resume()
+	server.HasNothing()
 }
 
 func TestLock_many_goroutines_with_cuts_exclude_each_other(t *testing.T) {
-	server := start(t)
-	proxy := startProxy(t, server.address)
-	locker := newLocker(t, clientOf(t, proxy.address))
+	server := testserver.Start(t)
+	proxy := testserver.StartProxy(t, server.Address)
+	locker := newLocker(t, testserver.ClientOf(t, proxy.Address))
 	end := time.Now().Add(3 * time.Second)
 	var group sync.WaitGroup
 	var holders [3]int
@@ -178,8 +180,8 @@ func TestLock_many_goroutines_with_cuts_exclude_each_other(t *testing.T) {
 	}
 	for time.Now().Before(end) {
 		time.Sleep(100 * time.Millisecond)
-		proxy.cut()
+		proxy.Cut()
 	}
 	group.Wait()
-	server.hasNothing()
+	server.HasNothing()
 }

@@ -64,7 +64,7 @@ func (h *Held) Unlock(ctx context.Context) error {
 	e.locker.mu.Lock()
 	err := e.check(nil)
 	if err == nil {
-		e.drop("RELEASED")
+		e.drop(lostError(e.key, "RELEASED"))
 	}
 	e.locker.mu.Unlock()
 	if err != nil {

@@ -72,7 +72,7 @@ func (l *Locker) inboxOf(key string) (box *inbox, err error) {
 func (b *inbox) waiting() []*entry {
 	var waiting []*entry
 	for _, e := range b.locker.entries {
-		if e.inbox == b && e.waits && !isClosed(e.settled) {
+		if e.inbox == b && e.waits && !e.isSettled {
 			waiting = append(waiting, e)
 		}
 	}
@@ -159,7 +159,7 @@ func (l *Locker) onAnswer(t, waitedMs int64, answer []any) {
 	word, key, owner := answer[0].(string), answer[2].(string), answer[3].(string)
 	number, _ := strconv.ParseUint(answer[1].(string), 10, 64)
 	e := l.entries[number]
-	isKnown := e != nil && e.key == key && e.owner == owner && (!isClosed(e.settled) || e.outcome == nil)
+	isKnown := e != nil && e.key == key && e.owner == owner && (!e.isSettled || e.outcome == nil)
 	switch {
 	case isKnown && word == "granted":
 		e.granted(t, answer[4].(int64), answer[6].(int64), waitedMs)
@@ -169,7 +169,7 @@ func (l *Locker) onAnswer(t, waitedMs int64, answer []any) {
 			e.settle(ErrLost, false) // nobody waits for it
 		}
 	case isKnown && word == "error" && e.refused(answerError(answer[4].(string))):
-	case isKnown && !isClosed(e.settled):
+	case isKnown && !e.isSettled:
 		go e.request()
 	}
 }

@@ -3,9 +3,9 @@ package dlock
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -112,7 +112,7 @@ func (l *Locker) Close(ctx context.Context) error {
 	l.close()
 	for _, e := range l.entries {
 		e.settle(ErrClosed, false)
-		e.lose("CLOSED")
+		e.lose(ErrClosed)
 	}
 	l.mu.Unlock()
 	err := await(ctx, func() error {
@@ -142,22 +142,8 @@ func await(ctx context.Context, action func() error) error {
 	}
 }
 
-func isClosed(channel chan struct{}) bool {
-	select {
-	case <-channel:
-		return true
-	default:
-		return false
-	}
-}
-
-func randomName() string {
-	bits := make([]byte, 16)
-	if _, err := rand.Read(bits); err != nil {
-		panic(err)
-	}
-	return fmt.Sprintf("%x", bits)
-}
+// randomName returns 128 random bits.
+func randomName() string { return fmt.Sprintf("%016x%016x", rand.Uint64(), rand.Uint64()) }
 
 // safeDeadline returns until when a lease certainly lasts that is in the reply to a request sent at t.
 func safeDeadline(t, leaseMs int64) int64 { return t + leaseMs*999_000 - 2_000_000 }

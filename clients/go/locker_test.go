@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"dlock"
+	"dlock/internal/testserver"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -48,8 +49,8 @@ func unlock(t *testing.T, held *dlock.Held) {
 }
 
 func TestLock_free_lock_is_granted_with_growing_fences(t *testing.T) {
-	server := start(t)
-	locker := newLocker(t, server.client())
+	server := testserver.Start(t)
+	locker := newLocker(t, server.Client())
 	last := int64(0)
 	for range 3 {
 		ctx, held := lock(t, locker, "k")
@@ -62,14 +63,14 @@ func TestLock_free_lock_is_granted_with_growing_fences(t *testing.T) {
 			t.Fatal(held.Remaining(), context.Cause(ctx))
 		}
 	}
-	if server.info("acquired") != "3" || server.info("released") != "3" {
+	if server.Info("acquired") != "3" || server.Info("released") != "3" {
 		t.Fatal("not each hold was released once")
 	}
 }
 
 func TestTryLock_held_lock_fails_with_ErrBusy(t *testing.T) {
-	server := start(t)
-	locker := newLocker(t, server.client())
+	server := testserver.Start(t)
+	locker := newLocker(t, server.Client())
 	_, held := lock(t, locker, "k")
 	if _, _, err := locker.TryLock(background, "k"); !errors.Is(err, dlock.ErrBusy) {
 		t.Fatal(err)
@@ -83,8 +84,8 @@ func TestTryLock_held_lock_fails_with_ErrBusy(t *testing.T) {
 }
 
 func TestLock_error_of_the_server_is_returned(t *testing.T) {
-	server := start(t)
-	client := server.client()
+	server := testserver.Start(t)
+	client := server.Client()
 	client.Set(background, "k", "text", 0)
 	var reply redis.Error
 	if _, _, err := newLocker(t, client).Lock(background, "k"); !errors.As(err, &reply) ||
@@ -94,7 +95,7 @@ func TestLock_error_of_the_server_is_returned(t *testing.T) {
 }
 
 func TestLock_refused_connection_fails_at_once(t *testing.T) {
-	locker := newLocker(t, clientOf(t, freeAddress(t)))
+	locker := newLocker(t, testserver.ClientOf(t, testserver.FreeAddress(t)))
 	began := time.Now()
 	if _, _, err := locker.Lock(background, "k"); err == nil || time.Since(began) > time.Second {
 		t.Fatal(err, time.Since(began))
@@ -102,9 +103,9 @@ func TestLock_refused_connection_fails_at_once(t *testing.T) {
 }
 
 func TestLock_waiting_goroutines_are_granted_in_order_on_two_connections(t *testing.T) {
-	server := start(t)
-	client := server.client()
-	locker := newLocker(t, server.client())
+	server := testserver.Start(t)
+	client := server.Client()
+	locker := newLocker(t, server.Client())
 	_, held := lock(t, locker, "k")
 	const count = 1000
 	var order []int
@@ -125,10 +126,10 @@ func TestLock_waiting_goroutines_are_granted_in_order_on_two_connections(t *test
 		}()
 		if number < 20 {
 			queued := fmt.Sprint(number + 1)
-			eventually(t, "it is queued", func() bool { return server.info("waiters") == queued })
+			testserver.Eventually(t, "it is queued", func() bool { return server.Info("waiters") == queued })
 		}
 	}
-	eventually(t, "all wait", func() bool { return server.info("waiters") == fmt.Sprint(count) })
+	testserver.Eventually(t, "all wait", func() bool { return server.Info("waiters") == fmt.Sprint(count) })
 	clients, err := client.ClientList(background).Result()
 	if err != nil {
 		t.Fatal(err)
@@ -149,8 +150,8 @@ func TestLock_waiting_goroutines_are_granted_in_order_on_two_connections(t *test
 }
 
 func TestLock_shared_and_limited_locks_have_several_holders(t *testing.T) {
-	server := start(t)
-	locker := newLocker(t, server.client())
+	server := testserver.Start(t)
+	locker := newLocker(t, server.Client())
 	for _, option := range []dlock.Option{dlock.WithShared(), dlock.WithLimit(2)} {
 		_, first := lock(t, locker, "k", option)
 		_, second := lock(t, locker, "k", option)
@@ -163,14 +164,14 @@ func TestLock_shared_and_limited_locks_have_several_holders(t *testing.T) {
 }
 
 func TestLock_timeout_ends_the_waiting_and_leaves_nothing(t *testing.T) {
-	server := start(t)
-	locker := newLocker(t, server.client())
+	server := testserver.Start(t)
+	locker := newLocker(t, server.Client())
 	_, held := lock(t, locker, "k")
 	_, _, err := locker.Lock(background, "k", dlock.WithTimeout(50*time.Millisecond))
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatal(err)
 	}
-	eventually(t, "it left the queue", func() bool { return server.info("waiters") == "0" })
+	testserver.Eventually(t, "it left the queue", func() bool { return server.Info("waiters") == "0" })
 	unlock(t, held)
 	ctx, held := lock(t, locker, "k", dlock.WithTimeout(50*time.Millisecond))
 	time.Sleep(100 * time.Millisecond)
@@ -181,8 +182,8 @@ func TestLock_timeout_ends_the_waiting_and_leaves_nothing(t *testing.T) {
 }
 
 func TestLock_cancellation_storm_leaves_nothing(t *testing.T) {
-	server := start(t)
-	locker := newLocker(t, server.client())
+	server := testserver.Start(t)
+	locker := newLocker(t, server.Client())
 	var group sync.WaitGroup
 	for number := range 500 {
 		group.Add(1)
@@ -201,12 +202,12 @@ func TestLock_cancellation_storm_leaves_nothing(t *testing.T) {
 		}()
 	}
 	group.Wait()
-	server.hasNothing()
+	server.HasNothing()
 }
 
 func TestHeld_lease_is_renewed_until_unlock(t *testing.T) {
-	server := start(t)
-	locker := newLocker(t, server.client())
+	server := testserver.Start(t)
+	locker := newLocker(t, server.Client())
 	ctx, held := lock(t, locker, "k", dlock.WithLease(200*time.Millisecond))
 	for range 50 {
 		time.Sleep(20 * time.Millisecond)
@@ -215,14 +216,14 @@ func TestHeld_lease_is_renewed_until_unlock(t *testing.T) {
 		}
 	}
 	unlock(t, held)
-	if server.info("expired") != "0" || server.info("locks") != "0" {
+	if server.Info("expired") != "0" || server.Info("locks") != "0" {
 		t.Fatal("the lease expired")
 	}
 }
 
 func TestHeld_without_renewal_expires_unless_extended(t *testing.T) {
-	server := start(t)
-	locker := newLocker(t, server.client())
+	server := testserver.Start(t)
+	locker := newLocker(t, server.Client())
 	ctx, held := lock(t, locker, "k", dlock.WithLease(100*time.Millisecond), dlock.WithoutRenewal())
 	if err := held.Extend(background, 400*time.Millisecond); err != nil {
 		t.Fatal(err)
@@ -243,8 +244,8 @@ func TestHeld_without_renewal_expires_unless_extended(t *testing.T) {
 }
 
 func TestHeld_deleted_lock_is_lost_at_the_next_renewal(t *testing.T) {
-	server := start(t)
-	client := server.client()
+	server := testserver.Start(t)
+	client := server.Client()
 	ctx, held := lock(t, newLocker(t, client), "k", dlock.WithLease(600*time.Millisecond))
 	client.Del(background, "k")
 	began := time.Now()
@@ -258,10 +259,10 @@ func TestHeld_deleted_lock_is_lost_at_the_next_renewal(t *testing.T) {
 }
 
 func TestHeld_silent_server_loses_the_lock_at_the_deadline(t *testing.T) {
-	server := start(t)
-	ctx, held := lock(t, newLocker(t, server.client()), "k", dlock.WithLease(300*time.Millisecond))
-	server.pause()
-	defer server.resume()
+	server := testserver.Start(t)
+	ctx, held := lock(t, newLocker(t, server.Client()), "k", dlock.WithLease(300*time.Millisecond))
+	server.Pause()
+	defer server.Resume()
 	remaining, began := held.Remaining(), time.Now()
 	<-ctx.Done()
 	late := time.Since(began) - remaining
@@ -271,16 +272,16 @@ func TestHeld_silent_server_loses_the_lock_at_the_deadline(t *testing.T) {
 }
 
 func TestHeld_Unlock_works_with_a_cancelled_context(t *testing.T) {
-	server := start(t)
-	locker := newLocker(t, server.client())
+	server := testserver.Start(t)
+	locker := newLocker(t, server.Client())
 	parent, cancel := context.WithCancel(background)
 	ctx, held, err := locker.Lock(parent, "k")
 	if err != nil {
 		t.Fatal(err)
 	}
 	cancel()
-	if err := held.Unlock(ctx); err != nil || server.info("locks") != "0" {
-		t.Fatal(err, server.info("locks"))
+	if err := held.Unlock(ctx); err != nil || server.Info("locks") != "0" {
+		t.Fatal(err, server.Info("locks"))
 	}
 	if err := held.Unlock(ctx); !errors.Is(err, dlock.ErrLost) {
 		t.Fatal("released twice:", err)
@@ -288,22 +289,22 @@ func TestHeld_Unlock_works_with_a_cancelled_context(t *testing.T) {
 }
 
 func TestHeld_Unlock_returns_when_its_context_ends_and_releases_later(t *testing.T) {
-	server := start(t)
-	locker := newLocker(t, server.client())
+	server := testserver.Start(t)
+	locker := newLocker(t, server.Client())
 	_, held := lock(t, locker, "k")
-	server.pause()
+	server.Pause()
 	ctx, stop := context.WithTimeout(background, 50*time.Millisecond)
 	defer stop()
 	if err := held.Unlock(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatal(err)
 	}
-	server.resume()
-	server.hasNothing()
+	server.Resume()
+	server.HasNothing()
 }
 
 func TestHeld_Do_runs_a_command_only_while_the_lock_is_held(t *testing.T) {
-	server := start(t)
-	client := server.client()
+	server := testserver.Start(t)
+	client := server.Client()
 	_, held := lock(t, newLocker(t, client), "{k}")
 	if text, err := held.Do(background, "SET", "{k}:d", "1").Text(); text != "OK" || err != nil {
 		t.Fatal(text, err)
@@ -321,8 +322,8 @@ func TestHeld_Do_runs_a_command_only_while_the_lock_is_held(t *testing.T) {
 }
 
 func TestClose_ends_waiting_releases_and_leaves_no_goroutine_or_connection(t *testing.T) {
-	server := start(t)
-	client := server.client()
+	server := testserver.Start(t)
+	client := server.Client()
 	client.Ping(background)
 	goroutines := runtime.NumGoroutine()
 	locker := dlock.New(client)
@@ -332,41 +333,45 @@ func TestClose_ends_waiting_releases_and_leaves_no_goroutine_or_connection(t *te
 		_, _, err := locker.Lock(background, "k")
 		failed <- err
 	}()
-	eventually(t, "it waits", func() bool { return server.info("waiters") == "1" })
+	testserver.Eventually(t, "it waits", func() bool { return server.Info("waiters") == "1" })
 	if err := locker.Close(background); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-failed; !errors.Is(err, dlock.ErrClosed) {
 		t.Fatal(err)
 	}
-	if !errors.Is(context.Cause(ctx), dlock.ErrLost) || server.info("locks") != "0" {
+	if !errors.Is(context.Cause(ctx), dlock.ErrClosed) || server.Info("locks") != "0" {
 		t.Fatal(context.Cause(ctx))
 	}
 	if _, _, err := locker.TryLock(background, "k"); !errors.Is(err, dlock.ErrClosed) {
 		t.Fatal(err)
 	}
-	eventually(t, "the inbox has ended", func() bool { return server.info("inboxes") == "0" })
-	eventually(t, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= goroutines })
+	testserver.Eventually(t, "the inbox has ended", func() bool { return server.Info("inboxes") == "0" })
+	testserver.Eventually(t, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= goroutines })
 	if err := locker.Close(background); err != nil {
 		t.Fatal("closed twice:", err)
 	}
 }
 
 func TestLocker_reader_ends_when_nobody_waits(t *testing.T) {
-	server := start(t)
-	locker := newLocker(t, server.client())
+	server := testserver.Start(t)
+	locker := newLocker(t, server.Client())
 	_, held := lock(t, locker, "k")
-	waited := make(chan struct{})
+	waited := make(chan error)
 	go func() {
-		_, held := lock(t, locker, "k")
-		_ = held.Unlock(background)
-		close(waited)
+		ctx, held, err := locker.Lock(background, "k")
+		if err == nil {
+			err = held.Unlock(ctx)
+		}
+		waited <- err
 	}()
-	eventually(t, "it waits", func() bool { return server.info("waiters") == "1" })
+	testserver.Eventually(t, "it waits", func() bool { return server.Info("waiters") == "1" })
 	unlock(t, held)
-	<-waited
-	client := server.client()
-	eventually(t, "its connection is closed", func() bool {
+	if err := <-waited; err != nil {
+		t.Fatal(err)
+	}
+	client := server.Client()
+	testserver.Eventually(t, "its connection is closed", func() bool {
 		return !strings.Contains(client.ClientList(background).Val(), "cmd=dlock.grants")
 	})
 }

@@ -1,4 +1,5 @@
-package dlock_test
+// Package testserver starts servers with the module for tests, and proxies that cut connections to them.
+package testserver
 
 import (
 	"context"
@@ -15,31 +16,32 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// server is a redis-server with the module.
-type server struct {
+// Server is a redis-server with the module.
+type Server struct {
 	t       *testing.T
-	address string
+	Address string
 	args    []string
 	process *exec.Cmd
 }
 
-// start starts a server with the module that DLOCK_MODULE names, by the program that DLOCK_SERVER may name.
-func start(t *testing.T, args ...string) *server {
+// Start starts a server with the module that DLOCK_MODULE names, by the program that DLOCK_SERVER may name.
+func Start(t *testing.T, args ...string) *Server {
 	t.Helper()
 	module := os.Getenv("DLOCK_MODULE")
 	if module == "" {
 		t.Skip("DLOCK_MODULE does not name the module")
 	}
-	s := &server{t: t, address: freeAddress(t)}
-	_, port, _ := net.SplitHostPort(s.address)
+	s := &Server{t: t, Address: FreeAddress(t)}
+	_, port, _ := net.SplitHostPort(s.Address)
 	s.args = append([]string{"--port", port, "--bind", "127.0.0.1", "--save", "", "--dir", t.TempDir(),
 		"--loadmodule", module}, args...)
-	s.run()
-	t.Cleanup(s.kill)
+	s.Run()
+	t.Cleanup(s.Kill)
 	return s
 }
 
-func (s *server) run() {
+// Run starts it, after Kill again.
+func (s *Server) Run() {
 	s.t.Helper()
 	program := os.Getenv("DLOCK_SERVER")
 	if program == "" {
@@ -49,36 +51,41 @@ func (s *server) run() {
 	if err := s.process.Start(); err != nil {
 		s.t.Fatal(err)
 	}
-	client := s.client()
+	client := s.Client()
 	defer client.Close()
-	eventually(s.t, "the server starts", func() bool { return client.Ping(context.Background()).Err() == nil })
+	Eventually(s.t, "the server starts", func() bool { return client.Ping(context.Background()).Err() == nil })
 }
 
-func (s *server) kill() {
+// Kill kills it.
+func (s *Server) Kill() {
 	_ = s.process.Process.Kill()
 	_ = s.process.Wait()
 }
 
-func (s *server) pause()  { _ = s.process.Process.Signal(syscall.SIGSTOP) }
-func (s *server) resume() { _ = s.process.Process.Signal(syscall.SIGCONT) }
+// Pause has it hang until Resume.
+func (s *Server) Pause() { _ = s.process.Process.Signal(syscall.SIGSTOP) }
 
-// client returns a client that the test need not close.
-func (s *server) client() *redis.Client { return clientOf(s.t, s.address) }
+// Resume ends a Pause.
+func (s *Server) Resume() { _ = s.process.Process.Signal(syscall.SIGCONT) }
 
-func clientOf(t *testing.T, address string) *redis.Client {
+// Client returns a client that the test need not close.
+func (s *Server) Client() *redis.Client { return ClientOf(s.t, s.Address) }
+
+// ClientOf returns a client that the test need not close.
+func ClientOf(t *testing.T, address string) *redis.Client {
 	client := redis.NewClient(&redis.Options{Addr: address, MaxRetries: -1})
 	t.Cleanup(func() { _ = client.Close() })
 	return client
 }
 
-// info returns a field of INFO dlock.
-func (s *server) info(field string) string {
+// Info returns a field of INFO dlock.
+func (s *Server) Info(field string) string {
 	s.t.Helper()
-	client := s.client()
+	client := s.Client()
 	defer client.Close()
 	text, err := client.Info(context.Background(), "dlock").Result()
 	if err != nil {
-		s.t.Fatal(err)
+		return err.Error()
 	}
 	for _, line := range strings.Fields(text) {
 		if name, value, _ := strings.Cut(line, ":"); name == "dlock_"+field {
@@ -89,13 +96,14 @@ func (s *server) info(field string) string {
 	return ""
 }
 
-// hasNothing waits until the server has no lock and no waiting request.
-func (s *server) hasNothing() {
+// HasNothing waits until the server has no lock and no waiting request.
+func (s *Server) HasNothing() {
 	s.t.Helper()
-	eventually(s.t, "nothing is left", func() bool { return s.info("locks") == "0" && s.info("waiters") == "0" })
+	Eventually(s.t, "nothing is left", func() bool { return s.Info("locks") == "0" && s.Info("waiters") == "0" })
 }
 
-func freeAddress(t *testing.T) string {
+// FreeAddress returns an address on which nobody listens.
+func FreeAddress(t *testing.T) string {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -104,7 +112,8 @@ func freeAddress(t *testing.T) string {
 	return listener.Addr().String()
 }
 
-func eventually(t *testing.T, what string, condition func() bool) {
+// Eventually waits for a condition.
+func Eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
 	for end := time.Now().Add(10 * time.Second); !condition(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
@@ -113,25 +122,27 @@ func eventually(t *testing.T, what string, condition func() bool) {
 	}
 }
 
-// proxy forwards connections to a server, and cuts them.
-type proxy struct {
-	address string
+// Proxy forwards connections to a server, and cuts them.
+type Proxy struct {
+	Address string
 	target  string
 	cutAt   atomic.Pointer[string] // the connection is cut instead of the reply to a request with this text
+	IsDown  atomic.Bool            // it accepts no connections
 
 	mu          sync.Mutex
 	connections map[net.Conn]bool
 }
 
-func startProxy(t *testing.T, target string) *proxy {
+// StartProxy starts a proxy of a server.
+func StartProxy(t *testing.T, target string) *Proxy {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &proxy{address: listener.Addr().String(), target: target, connections: map[net.Conn]bool{}}
+	p := &Proxy{Address: listener.Addr().String(), target: target, connections: map[net.Conn]bool{}}
 	t.Cleanup(func() {
 		_ = listener.Close()
-		p.cut()
+		p.Cut()
 	})
 	go func() {
 		for {
@@ -139,13 +150,17 @@ func startProxy(t *testing.T, target string) *proxy {
 			if err != nil {
 				return
 			}
-			go p.forward(client)
+			if p.IsDown.Load() {
+				_ = client.Close()
+			} else {
+				go p.forward(client)
+			}
 		}
 	}()
 	return p
 }
 
-func (p *proxy) forward(client net.Conn) {
+func (p *Proxy) forward(client net.Conn) {
 	defer client.Close()
 	server, err := net.Dial("tcp", p.target)
 	if err != nil {
@@ -190,13 +205,14 @@ func (p *proxy) forward(client net.Conn) {
 	}
 }
 
-// loseReply cuts a connection instead of passing on the reply to the next request that contains the text.
-func (p *proxy) loseReply(text string) { p.cutAt.Store(&text) }
+// LoseReply cuts a connection instead of passing on the reply to the next request that contains the text.
+func (p *Proxy) LoseReply(text string) { p.cutAt.Store(&text) }
 
-func (p *proxy) hasLost() bool { return p.cutAt.Load() == nil }
+// HasLost reports whether that has happened.
+func (p *Proxy) HasLost() bool { return p.cutAt.Load() == nil }
 
-// cut cuts all connections.
-func (p *proxy) cut() {
+// Cut cuts all connections.
+func (p *Proxy) Cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for connection := range p.connections {

@@ -1,0 +1,173 @@
+package dlock_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"dlock/internal/testserver"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// startCluster starts three primaries, each with a third of the slots.
+func startCluster(t *testing.T) (nodes []*testserver.Server, client *redis.ClusterClient) {
+	addresses := []string{}
+	for range 3 {
+		host, busPort, _ := net.SplitHostPort(testserver.FreeAddress(t))
+		node := testserver.Start(t, "--cluster-enabled", "yes", "--cluster-port", busPort)
+		nodes, addresses = append(nodes, node), append(addresses, node.Address)
+		_, port, _ := net.SplitHostPort(node.Address)
+		if err := nodes[0].Client().Do(background, "CLUSTER", "MEET", host, port, busPort).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for number, node := range nodes {
+		first, last := 16384*number/3, 16384*(number+1)/3-1
+		if err := node.Client().ClusterAddSlotsRange(background, first, last).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, node := range nodes {
+		client := node.Client()
+		testserver.Eventually(t, "the cluster is up", func() bool {
+			info := client.ClusterInfo(background).Val()
+			return strings.Contains(info, "cluster_state:ok") && strings.Contains(info, "cluster_known_nodes:3")
+		})
+	}
+	client = redis.NewClusterClient(&redis.ClusterOptions{Addrs: addresses})
+	t.Cleanup(func() { _ = client.Close() })
+	return nodes, client
+}
+
+func TestCluster_locks_are_waited_for_on_each_primary(t *testing.T) {
+	nodes, client := startCluster(t)
+	locker := newLocker(t, client)
+	for number := range 30 {
+		key := fmt.Sprint("k", number)
+		_, held := lock(t, locker, key)
+		granted := make(chan error)
+		go func() {
+			ctx, held, err := locker.Lock(background, key)
+			if err == nil {
+				err = held.Unlock(ctx)
+			}
+			granted <- err
+		}()
+		time.Sleep(5 * time.Millisecond)
+		if err := held.Do(background, "SET", "{"+key+"}:d", 1).Err(); err != nil {
+			t.Fatal(err)
+		}
+		unlock(t, held)
+		if err := <-granted; err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, node := range nodes {
+		connections := strings.Count(node.Client().ClientList(background).Val(), "cmd=dlock")
+		if node.Info("acquired") == "0" || connections > 3 { // one more is the client's own, for Do
+			t.Fatal(node.Info("acquired"), connections)
+		}
+		node.HasNothing()
+	}
+}
+
+func TestCluster_holder_and_waiter_follow_their_slot(t *testing.T) {
+	nodes, client := startCluster(t)
+	locker := newLocker(t, client)
+	_, held := lock(t, locker, "k")
+	granted := make(chan error)
+	go func() {
+		ctx, held, err := locker.Lock(background, "k")
+		if err == nil {
+			err = held.Unlock(ctx)
+		}
+		granted <- err
+	}()
+	slot := client.ClusterKeySlot(background, "k").Val()
+	number := int(slot) * 3 / 16384
+	from, to := nodes[number].Client(), nodes[(number+1)%3].Client()
+	testserver.Eventually(t, "it waits", func() bool { return nodes[number].Info("waiters") == "1" })
+	fromID, toID := from.Do(background, "CLUSTER", "MYID").Val(), to.Do(background, "CLUSTER", "MYID").Val()
+	host, port, _ := net.SplitHostPort(nodes[(number+1)%3].Address)
+	for _, step := range []*redis.Cmd{
+		to.Do(background, "CLUSTER", "SETSLOT", slot, "IMPORTING", fromID),
+		from.Do(background, "CLUSTER", "SETSLOT", slot, "MIGRATING", toID),
+		from.Do(background, "MIGRATE", host, port, "k", 0, 5000),
+		to.Do(background, "CLUSTER", "SETSLOT", slot, "NODE", toID),
+		from.Do(background, "CLUSTER", "SETSLOT", slot, "NODE", toID),
+	} {
+		if step.Err() != nil {
+			t.Fatal(step)
+		}
+	}
+	testserver.Eventually(t, "it waits there", func() bool { return nodes[(number+1)%3].Info("waiters") == "1" })
+	unlock(t, held)
+	if err := <-granted; err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestSentinel_waiter_is_granted_by_the_new_primary(t *testing.T) {
+	primary := testserver.Start(t)
+	host, port, _ := net.SplitHostPort(primary.Address)
+	replica := testserver.Start(t, "--replicaof", host+" "+port)
+	testserver.Eventually(t, "the replica has synced", func() bool {
+		return strings.Contains(replica.Client().Info(background, "replication").Val(), "master_link_status:up")
+	})
+	sentinel := startSentinel(t, host, port)
+	client := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "locks", SentinelAddrs: []string{sentinel}})
+	t.Cleanup(func() { _ = client.Close() })
+	locker := newLocker(t, client)
+	ctx, held := lock(t, locker, "k")
+	granted := make(chan error)
+	go func() {
+		ctx, held, err := locker.Lock(background, "k")
+		if err == nil {
+			err = held.Unlock(ctx)
+		}
+		granted <- err
+	}()
+	testserver.Eventually(t, "it waits", func() bool { return primary.Info("waiters") == "1" })
+	sentinels := testserver.ClientOf(t, sentinel)
+	testserver.Eventually(t, "the Sentinel knows the replica, which has the lock", func() bool {
+		return len(sentinels.Do(background, "SENTINEL", "REPLICAS", "locks").Val().([]any)) == 1 && replica.Info("locks") == "1"
+	})
+	primary.Kill()
+	testserver.Eventually(t, "it waits there", func() bool { return replica.Info("waiters") == "1" })
+	if ctx.Err() != nil {
+		t.Fatal(context.Cause(ctx))
+	}
+	unlock(t, held)
+	if err := <-granted; err != nil {
+		t.Fatal(err)
+	}
+}
+
+func startSentinel(t *testing.T, host, port string) (address string) {
+	address = testserver.FreeAddress(t)
+	_, ownPort, _ := net.SplitHostPort(address)
+	file := filepath.Join(t.TempDir(), "sentinel.conf")
+	text := "port %s\nsentinel monitor locks %s %s 1\nsentinel down-after-milliseconds locks 500\n"
+	text = fmt.Sprintf(text, ownPort, host, port)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	process := exec.Command("redis-server", file, "--sentinel")
+	if err := process.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = process.Process.Kill()
+		_ = process.Wait()
+	})
+	client := testserver.ClientOf(t, address)
+	testserver.Eventually(t, "the Sentinel starts", func() bool { return client.Ping(background).Err() == nil })
+	return address
+}
