@@ -277,13 +277,13 @@ func (e *entry) do(command ...any) (t int64, reply any, err error) {
 	l := e.locker
 	t = now()
 	reply, err = l.requests.Do(context.Background(), command...).Result()
-	isUnanswered := wordOf(err) == noReply
-	if isUnanswered && !isUnsent(err) {
-		e.hasCopies.Store(true)
+	if wordOf(err) == noReply {
+		if !isUnsent(err) {
+			e.hasCopies.Store(true)
+		}
+		if cluster, ok := l.requests.(*redis.ClusterClient); ok {
+			cluster.ReloadState(context.Background())
+		}
 	}
-	if cluster, ok := l.requests.(*redis.ClusterClient); ok && isUnanswered {
-		cluster.ReloadState(context.Background())
-	}
-	l.isConnected.CompareAndSwap(false, !isUnanswered)
 	return t, reply, err
 }

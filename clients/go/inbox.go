@@ -27,27 +27,40 @@ type inbox struct {
 }
 
 // connect returns a client with one connection to each server, which repeats nothing by itself.
-func connect(client redis.UniversalClient) redis.UniversalClient {
-	switch client := client.(type) {
+func (l *Locker) connect() redis.UniversalClient {
+	switch client := l.client.(type) {
 	case *redis.Client:
-		return single(client, requestTimeout)
+		return l.connectTo(client, requestTimeout)
 	case *redis.ClusterClient:
 		options := *client.Options()
 		options.PoolSize, options.MinIdleConns, options.PoolTimeout = 1, 0, time.Minute
-		options.MaxRedirects, options.DialerRetries = 1, 1
 		options.ReadTimeout, options.WriteTimeout = requestTimeout, requestTimeout
+		options.MaxRedirects, options.DialerRetries, options.OnConnect = 1, 1, l.onConnect(options.OnConnect)
 		return redis.NewClusterClient(&options)
 	default:
 		panic("dlock: New takes a *redis.Client or a *redis.ClusterClient")
 	}
 }
 
-func single(client *redis.Client, timeout time.Duration) *redis.Client {
+func (l *Locker) connectTo(client *redis.Client, timeout time.Duration) *redis.Client {
 	options := *client.Options()
 	options.PoolSize, options.MinIdleConns, options.PoolTimeout = 1, 0, time.Minute
-	options.MaxRetries, options.DialerRetries, options.Limiter, options.PushNotificationProcessor = -1, 1, nil, nil
 	options.ReadTimeout, options.WriteTimeout = timeout, timeout
+	options.MaxRetries, options.DialerRetries, options.OnConnect = -1, 1, l.onConnect(options.OnConnect)
+	options.Limiter, options.PushNotificationProcessor = nil, nil
 	return redis.NewClient(&options)
+}
+
+type hook = func(context.Context, *redis.Conn) error
+
+// onConnect returns a hook that notes that there was a connection, in front of another one.
+func (l *Locker) onConnect(next hook) hook {
+	return func(ctx context.Context, connection *redis.Conn) error {
+		if l.isConnected.Store(true); next == nil {
+			return nil
+		}
+		return next(ctx, connection)
+	}
 }
 
 // inboxOf returns the inbox in the server that has the key.
@@ -108,7 +121,7 @@ func (b *inbox) listen() {
 // read creates an inbox, and receives answers while somebody waits.
 func (b *inbox) read(name string) error {
 	l, ctx := b.locker, context.Background()
-	client := single(b.node, answerTimeout)
+	client := l.connectTo(b.node, answerTimeout)
 	defer client.Close()
 	command := []any{"DLOCK.GRANTS", name, 0}
 	for {

@@ -18,7 +18,7 @@ import (
 type Locker struct {
 	client, requests redis.UniversalClient
 	owner            string      // how owners begin
-	isConnected      atomic.Bool // a server has replied
+	isConnected      atomic.Bool // there was a connection
 	running          sync.WaitGroup
 	closing          context.Context
 	close            context.CancelFunc
@@ -34,8 +34,8 @@ type Locker struct {
 func New(client redis.UniversalClient) *Locker {
 	host, _ := os.Hostname()
 	owner := fmt.Sprintf("%s:%d:%s-", host, os.Getpid(), randomName())
-	l := &Locker{client: client, requests: connect(client), owner: owner, entries: map[uint64]*entry{},
-		inboxes: map[string]*inbox{}}
+	l := &Locker{client: client, owner: owner, entries: map[uint64]*entry{}, inboxes: map[string]*inbox{}}
+	l.requests = l.connect()
 	l.closing, l.close = context.WithCancel(context.Background())
 	return l
 }
