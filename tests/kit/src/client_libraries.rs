@@ -1,7 +1,9 @@
 //! Client libraries of other languages, installed once below cargo's target directory. A program whose library cannot
 //! be installed is skipped.
 
+use std::ffi::OsString;
 use std::fs;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -144,4 +146,69 @@ pub fn java() -> Result<PathBuf, String> {
         })
     };
     JAVA.get_or_init(install).clone()
+}
+
+/// The folder of one of our client libraries.
+pub fn ours(language: &str) -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2);
+    root.expect("the kit is in tests/").join("clients").join(language)
+}
+
+/// Our library for Node.js, compiled, with its tests.
+pub fn our_node() -> Result<PathBuf, String> {
+    static LIBRARY: Library = OnceLock::new();
+    LIBRARY.get_or_init(build_our_node).clone()
+}
+
+/// A copy of the library, compiled, so that nothing is written into the source.
+fn build_our_node() -> Result<PathBuf, String> {
+    require("node").and(require("npm"))?;
+    let source = ours("node");
+    let packages = ["package.json", "package-lock.json"];
+    let mut hasher = DefaultHasher::new();
+    for file in packages {
+        let text = fs::read(source.join(file)).expect("the library has its packages");
+        text.hash(&mut hasher);
+    }
+    let name = format!("node-{:016x}", hasher.finish());
+    let installed = installed(&name, |directory| {
+        for file in packages {
+            fs::copy(source.join(file), directory.join(file)).map_err(|error| error.to_string())?;
+        }
+        let mut npm = Command::new("npm");
+        let options = [
+            "ci",
+            "--ignore-scripts",
+            "--silent",
+            "--no-audit",
+            "--no-fund",
+            "--fetch-retries=0",
+        ];
+        last_line_of_error(run(npm.args(options), directory))
+    })?;
+    // Node.js searches for packages in the folders above, too.
+    let copy = installed.join("library");
+    if copy.exists() {
+        fs::remove_dir_all(&copy).expect("the copy can be removed");
+    }
+    let parts = ["package.json", "tsconfig.json", "src", "test"];
+    copy_files(&source, &parts.map(OsString::from), &copy);
+    let compiler = installed.join("node_modules/.bin/tsc");
+    run(&mut Command::new(compiler), &copy).expect("the library for Node.js compiles");
+    Ok(copy)
+}
+
+/// Copies files and folders.
+pub fn copy_files(from: &Path, names: &[OsString], to: &Path) {
+    fs::create_dir_all(to).expect("the folder can be made");
+    for name in names {
+        let (source, copy) = (from.join(name), to.join(name));
+        if source.is_dir() {
+            let entries = fs::read_dir(&source).expect("the folder is readable");
+            let names: Vec<OsString> = entries.flatten().map(|entry| entry.file_name()).collect();
+            copy_files(&source, &names, &copy);
+        } else {
+            fs::copy(&source, &copy).unwrap_or_else(|error| panic!("{}: {error}", source.display()));
+        }
+    }
 }

@@ -7,11 +7,12 @@ use std::path::Path;
 
 use dlock_conformance::run::run_level;
 use dlock_conformance::scenario::{Fields, Level};
+use dlock_testkit::client_libraries::{copy_files, ours};
 use dlock_testkit::skip;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::drivers::{copy_files, library, python_sync_with};
+use crate::drivers::python_sync_with;
 
 /// A mistake in the library, as a change of one file.
 struct Mistake {
@@ -57,7 +58,7 @@ impl Mistake {
 fn assert_found(name: &str) {
     let mistake = Mistake::named(name);
     let copy = TempDir::with_prefix("dlock-mistake-").expect("a temporary directory can be made");
-    copy_files(&library("python"), &[OsString::from("src")], copy.path());
+    copy_files(&ours("python"), &[OsString::from("src")], copy.path());
     let source = copy.path().join("src");
     mistake.make_in(&source);
     let launch = match python_sync_with(&source) {
