@@ -2,7 +2,7 @@
 //
 // Defaults: those of the libraries, with their clients made as in their manuals. What is set: 30 s of lease where there
 // is no default; redislock's retries, which are off by default, as in its README; as many connections as workers for
-// DLOCK's program (its page asks for that), redigo (which closes each connection after use unless told how many to
+// redigo (which closes each connection after use unless told how many to
 // keep) and pgx (a session that waits in PostgreSQL has a connection of its own). redsync keeps its 32 tries, its
 // expiry of 8 s, and with it 0.4 s for each server to reply.
 package main
@@ -10,13 +10,14 @@ package main
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"log"
 	"os"
 	"strconv"
 	"sync"
 	"time"
+
+	"dlock"
 
 	"github.com/bsm/redislock"
 	"github.com/go-redsync/redsync/v4"
@@ -42,7 +43,7 @@ type acquire func(ctx context.Context, worker int) (release, error)
 type open func(ctx context.Context, addresses []string, workers int) (acquire, error)
 
 var locks = map[string]open{
-	"dlock": dlock, "redislock": withRedislock, "etcd": withEtcd, "postgresql": withPostgreSQL,
+	"dlock": withDlock, "redislock": withRedislock, "etcd": withEtcd, "postgresql": withPostgreSQL,
 	"redsync": withRedsync(func(address string, _ int) redsyncpool.Pool {
 		return goredis.NewPool(redis.NewClient(&redis.Options{Addr: address}))
 	}),
@@ -52,16 +53,11 @@ var locks = map[string]open{
 	}),
 }
 
-// dlock is the program of examples/go/lock.go.
-func dlock(_ context.Context, _ []string, workers int) (acquire, error) {
-	client := connect(3 * time.Second)
-	waiting := redis.NewClient(&redis.Options{Addr: address, ReadTimeout: time.Minute, MaxRetries: 1, PoolSize: workers})
+func withDlock(_ context.Context, addresses []string, _ int) (acquire, error) {
+	locker := dlock.New(redis.NewClient(&redis.Options{Addr: addresses[0]}))
 	return func(ctx context.Context, _ int) (release, error) {
-		lock, err := Acquire(ctx, client, waiting, "peer", lease, 30*time.Second)
-		if err == nil && lock == nil {
-			err = errors.New("timeout")
-		}
-		return func() error { return lock.Release(ctx) }, err
+		_, held, err := locker.Lock(ctx, "peer")
+		return func() error { return held.Unlock(ctx) }, err
 	}, nil
 }
 

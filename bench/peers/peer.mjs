@@ -4,15 +4,14 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redis } from "ioredis";
 import Redlock from "redlock";
-import { acquire, connect } from "./lock.mjs";
+import { fromIoredis, Locks } from "redis-dlock";
 
 const [name, workers, sectionMs, seconds, port] = process.argv.slice(2);
 
 const locks = {
-  /** The program of examples/node/lock.mjs. */
   dlock: () => {
-    const client = connect(3_000);
-    return () => acquire(client, "peer", 30_000, 30_000);
+    const locks = new Locks(fromIoredis(new Redis(port, "127.0.0.1")));
+    return () => locks.acquire("peer");
   },
   redlock: () => {
     const redlock = new Redlock([new Redis(port, "127.0.0.1")]);

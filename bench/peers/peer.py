@@ -8,17 +8,16 @@ import sys
 import threading
 import time
 
-import lock as page
+import dlock
 import redis
 
 
-def dlock(_port):
-    """The program of examples/python/lock.py."""
-    client, waiting = page.connect(3), page.connect(60)
-    return lambda: page.acquire(client, waiting, "peer", 30_000, 30_000)
+def with_dlock(port):
+    locks = dlock.Locks(redis.Redis("127.0.0.1", port))
+    return lambda: locks.acquire("peer")
 
 
-def redis_py(port):
+def with_redis_py(port):
     client = redis.Redis("127.0.0.1", port)
 
     def acquire():
@@ -44,7 +43,7 @@ def work(acquire, section_s, start, end, lines):
 
 
 def main(name, workers, section_ms, seconds, port):
-    acquire = {"dlock": dlock, "redis-py": redis_py}[name](int(port))
+    acquire = {"dlock": with_dlock, "redis-py": with_redis_py}[name](int(port))
     lines, start = [], time.monotonic()
     arguments = (acquire, int(section_ms) / 1000, start, start + int(seconds), lines)
     threads = [threading.Thread(target=work, args=arguments) for _ in range(int(workers))]
