@@ -59,6 +59,7 @@ release:
 
 test: install-deps ## Run all tests against the installed server (or DLOCK_SERVER=valkey-server)
 	@tests/run-all "$(TARGET)"
+	@clients/test "$(TARGET)" "$(TARGET)/debug/deps/libdlock.so"
 
 test-matrix: install-deps ## Run the tests against every supported server, downloaded (kept in SERVERS)
 	tests/matrix/run "$(SERVERS)"
