@@ -1,10 +1,11 @@
 //! A driver as a process: commands go in, answers and events come out, and everything is recorded with its time.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::{BufRead as _, BufReader, Read as _, Seek as _, Write as _};
-use std::process::{Child, ChildStdin, ChildStdout, ExitStatus, Stdio};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::io::Write as _;
+use std::os::unix::fs::FileExt as _;
+use std::process::{Child, ChildStdin, ExitStatus, Stdio};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -13,12 +14,13 @@ use serde_json::{Map, Value, json};
 
 use crate::launch::Launch;
 use crate::outcome::{Outcome, within};
+use crate::output::{Output, Received};
 
 /// How long a driver may take to start: interpreters are slow on a busy machine.
 const START_LIMIT: Duration = Duration::from_secs(60);
 const EXIT_LIMIT: Duration = Duration::from_secs(15);
 /// How much of its errors is shown.
-const SHOWN_STDERR: usize = 4_000;
+const SHOWN_STDERR: u64 = 4_000;
 
 /// A running driver, in front of its own network. It is killed when dropped.
 pub struct Driver {
@@ -30,7 +32,7 @@ pub struct Driver {
     /// The commands, of which the first has the number 1.
     sent: Vec<Sent>,
     /// When it was stopped or killed first: from then on it cannot know what it holds.
-    pub stunned: Option<Instant>,
+    pub stopped_at: Option<Instant>,
     is_killed: bool,
     has_ended: bool,
 }
@@ -39,23 +41,6 @@ pub struct Driver {
 pub struct Sent {
     pub at: Instant,
     pub command: Map<String, Value>,
-}
-
-/// What a driver has written.
-#[derive(Clone, Debug, Default)]
-pub struct Received {
-    hello: Option<Value>,
-    pub answers: BTreeMap<u64, (Instant, Value)>,
-    /// Locks that it was told are lost.
-    pub lost: BTreeMap<u64, Instant>,
-    /// What the protocol does not allow.
-    violations: Vec<String>,
-}
-
-#[derive(Default)]
-struct Output {
-    received: Mutex<Received>,
-    changed: Condvar,
 }
 
 impl Driver {
@@ -83,23 +68,18 @@ impl Driver {
             output,
             proxy,
             sent: Vec::new(),
-            stunned: None,
+            stopped_at: None,
             is_killed: false,
             has_ended: false,
         })
     }
 
     /// Its first line, which says what it is.
-    pub fn hello(&mut self) -> Outcome<Value> {
-        let output = Arc::clone(&self.output);
-        let hello = within(START_LIMIT, || {
-            output
-                .received()
-                .hello
-                .clone()
-                .ok_or("the driver has not started".to_owned())
-        });
-        hello.map_err(|error| format!("{error}\n{}", self.stderr()))
+    pub fn hello(&self) -> Outcome<Value> {
+        let hello = self
+            .output
+            .wait_for(START_LIMIT, |received| received.hello.clone());
+        hello.ok_or_else(|| self.failure(&format!("the driver has not started within {START_LIMIT:?}")))
     }
 
     /// Sends a command and returns its number.
@@ -113,7 +93,7 @@ impl Driver {
         });
         let stdin = self.stdin.as_mut().ok_or("its input has ended")?;
         let written = stdin.write_all(line.as_bytes()).and_then(|()| stdin.flush());
-        written.map_err(|error| format!("the driver does not read: {error}\n{}", self.stderr()))?;
+        written.map_err(|error| self.failure(&format!("the driver does not read: {error}")))?;
         Ok(id)
     }
 
@@ -123,11 +103,11 @@ impl Driver {
     }
 
     /// The answer to a command, once it is there.
-    pub fn answer(&mut self, id: u64, limit: Duration) -> Outcome<(Instant, Value)> {
+    pub fn answer(&self, id: u64, limit: Duration) -> Outcome<(Instant, Value)> {
         let found = self
             .output
             .wait_for(limit, |received| received.answers.get(&id).cloned());
-        found.ok_or_else(|| self.missing("no answer", limit))
+        found.ok_or_else(|| self.failure(&format!("no answer within {limit:?}")))
     }
 
     /// The answers to some of these commands, once there are any; none if there are none in time.
@@ -142,20 +122,11 @@ impl Driver {
     }
 
     /// When it told that a lock is lost, once it has.
-    pub fn lost(&mut self, of: u64, limit: Duration) -> Outcome<Instant> {
+    pub fn lost(&self, of: u64, limit: Duration) -> Outcome<Instant> {
         let found = self
             .output
             .wait_for(limit, |received| received.lost.get(&of).copied());
-        found.ok_or_else(|| self.missing("no loss was told", limit))
-    }
-
-    fn missing(&mut self, what: &str, limit: Duration) -> String {
-        let received = self.received();
-        let stderr = self.stderr();
-        format!(
-            "{what} within {limit:?}; {}\n{stderr}",
-            received.violations.join("; ")
-        )
+        found.ok_or_else(|| self.failure(&format!("no loss was told within {limit:?}")))
     }
 
     /// A copy of what it has written.
@@ -181,7 +152,7 @@ impl Driver {
 
     pub fn signal(&mut self, sent: Signal) {
         if sent == Signal::STOP || sent == Signal::KILL {
-            self.stunned.get_or_insert(Instant::now());
+            self.stopped_at.get_or_insert(Instant::now());
         }
         self.is_killed |= sent == Signal::KILL;
         self.has_ended |= self.is_killed;
@@ -209,28 +180,30 @@ impl Driver {
             Ok(Some(status)) => Ok(status),
             _ => Err("the driver has not exited".to_owned()),
         });
-        let status = status.map_err(|error| format!("{error}\n{}", self.stderr()))?;
+        let status = status.map_err(|error| self.failure(&error))?;
         self.has_ended = true;
         if status.success() {
             Ok(())
         } else {
-            Err(format!("the driver exited with {status}\n{}", self.stderr()))
+            Err(self.failure(&format!("the driver exited with {status}")))
         }
     }
 
-    /// The end of what it wrote to stderr.
-    pub fn stderr(&mut self) -> String {
-        let mut bytes = Vec::new();
-        let read = self
-            .stderr
-            .rewind()
-            .and_then(|()| self.stderr.read_to_end(&mut bytes));
-        let from = bytes.len().saturating_sub(SHOWN_STDERR);
-        match read {
-            Ok(0) => String::new(),
-            Ok(_) => format!("stderr: {}", String::from_utf8_lossy(&bytes[from..])),
-            Err(error) => format!("stderr: {error}"),
+    /// An error, with what else the driver has written.
+    fn failure(&self, error: &str) -> String {
+        let length = self.stderr.metadata().map_or(0, |file| file.len());
+        let from = length.saturating_sub(SHOWN_STDERR);
+        let mut stderr = vec![0; (length - from) as usize];
+        if let Err(error) = self.stderr.read_exact_at(&mut stderr, from) {
+            stderr = error.to_string().into();
         }
+        let parts = [
+            error.to_owned(),
+            self.violations().join("; "),
+            String::from_utf8_lossy(&stderr).into_owned(),
+        ];
+        let parts = parts.into_iter().filter(|part| !part.is_empty());
+        parts.collect::<Vec<_>>().join("\n")
     }
 }
 
@@ -239,57 +212,5 @@ impl Drop for Driver {
         // An error means that it has exited already. A stopped process is killed, too.
         let _ = self.child.kill();
         let _ = self.child.wait();
-    }
-}
-
-impl Output {
-    fn received(&self) -> MutexGuard<'_, Received> {
-        self.received
-            .lock()
-            .expect("no thread panics while it holds this")
-    }
-
-    fn wait_for<T>(&self, limit: Duration, find: impl Fn(&Received) -> Option<T>) -> Option<T> {
-        let end = Instant::now() + limit;
-        let mut received = self.received();
-        loop {
-            if let Some(found) = find(&received) {
-                return Some(found);
-            }
-            let left = end.checked_duration_since(Instant::now())?;
-            let waited = self.changed.wait_timeout(received, left);
-            received = waited.expect("no thread panics while it holds this").0;
-        }
-    }
-
-    fn read(&self, stdout: ChildStdout) {
-        for line in BufReader::new(stdout).lines().map_while(Result::ok) {
-            let at = Instant::now();
-            let mut received = self.received();
-            if let Err(violation) = received.take(&line, at) {
-                received.violations.push(format!("{violation}: {line}"));
-            }
-            drop(received);
-            self.changed.notify_all();
-        }
-    }
-}
-
-impl Received {
-    fn take(&mut self, line: &str, at: Instant) -> Outcome {
-        let value: Value = serde_json::from_str(line).map_err(|error| format!("not JSON: {error}"))?;
-        if self.hello.is_none() {
-            self.hello = Some(value);
-            return Ok(());
-        }
-        let earlier = match (value["id"].as_u64(), &value["event"], value["of"].as_u64()) {
-            (Some(id), _, _) => self.answers.insert(id, (at, value)).map(drop),
-            (None, event, Some(of)) if *event == "lost" => self.lost.insert(of, at).map(drop),
-            _ => return Err("neither an answer nor an event".into()),
-        };
-        match earlier {
-            None => Ok(()),
-            Some(()) => Err("told twice".into()),
-        }
     }
 }

@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::driver::{Driver, Received, Sent};
+use crate::driver::{Driver, Sent};
 use crate::outcome::Outcome;
+use crate::output::Received;
 use crate::world::World;
 
 /// How late a driver may tell of a loss before the lock counts as held by two: the machine may be busy.
@@ -74,7 +75,7 @@ fn grants_of(
                 .lost
                 .get(&id)
                 .map(|at| at.checked_sub(TOLD_LATE).unwrap_or(*from)),
-            driver.stunned,
+            driver.stopped_at,
             deleted.map(|(at, _)| *at).min(),
         ];
         grants.push(Grant {

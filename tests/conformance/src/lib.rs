@@ -1,7 +1,8 @@
 //! One set of scenarios that the client library of every language must pass: see the README beside.
 //!
 //! - [`scenario`]: the scenarios, which are data, and [`pattern`]: what they expect.
-//! - [`driver`]: a program in some language that speaks the protocol, as a process; [`launch`]: how it is started.
+//! - [`driver`]: a program in some language that speaks the protocol, as a process, [`output`]: what it writes,
+//!   [`launch`]: how it is started.
 //! - [`world`]: the servers, networks and drivers of one scenario. [`steps`] carries out what a scenario says.
 //! - [`history`] and [`requests`] check what the drivers and the server saw, [`aftermath`] what is left at the end.
 //! - [`run`]: scenarios of a level, side by side.
@@ -14,6 +15,7 @@ pub mod history;
 pub mod launch;
 pub mod monitor;
 pub mod outcome;
+pub mod output;
 pub mod pattern;
 pub mod requests;
 pub mod run;

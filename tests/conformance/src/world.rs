@@ -14,13 +14,14 @@ use crate::scenario::Scenario;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// The servers, networks and drivers of one scenario.
 pub struct World<'a> {
     launch: &'a Launch,
     pub server: Server,
     replica: Option<Server>,
     monitors: Vec<Monitor>,
     pub drivers: BTreeMap<String, Driver>,
-    names: BTreeMap<String, Command>,
+    names: BTreeMap<String, CommandId>,
     /// When locks were taken away by force: of this key, or of all.
     pub losses: Vec<(Instant, Option<String>)>,
     /// Losses that the scenario expects to be told.
@@ -28,9 +29,9 @@ pub struct World<'a> {
     marks: usize,
 }
 
-/// A command that has a name: the driver, and its number there.
+/// A command: the driver, and its number there.
 #[derive(Clone, Debug)]
-pub struct Command {
+pub struct CommandId {
     pub driver: String,
     pub id: u64,
 }
@@ -69,7 +70,7 @@ impl<'a> World<'a> {
     /// A driver, which is started if it does not run yet.
     pub fn driver(&mut self, name: &str) -> Outcome<&mut Driver> {
         if !self.drivers.contains_key(name) {
-            let mut driver = Driver::start(self.launch, self.server.port())?;
+            let driver = Driver::start(self.launch, self.server.port())?;
             driver.hello()?;
             self.drivers.insert(name.to_owned(), driver);
         }
@@ -83,14 +84,14 @@ impl<'a> World<'a> {
             .ok_or_else(|| format!("the driver `{name}` does not run"))
     }
 
-    pub fn name(&mut self, name: String, command: Command) -> Outcome {
+    pub fn name(&mut self, name: String, command: CommandId) -> Outcome {
         match self.names.insert(name.clone(), command) {
             None => Ok(()),
             Some(_) => Err(format!("two commands have the name `{name}`")),
         }
     }
 
-    pub fn named(&self, name: &str) -> Outcome<Command> {
+    pub fn named(&self, name: &str) -> Outcome<CommandId> {
         self.names
             .get(name)
             .cloned()

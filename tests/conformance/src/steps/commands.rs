@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::outcome::Outcome;
 use crate::pattern::difference;
 use crate::scenario::Fields;
-use crate::world::{Command, World};
+use crate::world::{CommandId, World};
 
 /// The lease of locks for which a scenario says nothing else: longer than any scenario.
 const LEASE_MS: u64 = 30_000;
@@ -26,7 +26,7 @@ pub fn command(world: &mut World, fields: &mut Fields) -> Outcome {
         command.entry("lease_ms").or_insert(json!(LEASE_MS));
     }
     let id = world.driver(&driver)?.send(command)?;
-    let command = Command { driver, id };
+    let command = CommandId { driver, id };
     if let Some(Value::String(name)) = name {
         world.name(name, command.clone())?;
     }
@@ -41,7 +41,7 @@ pub fn expect(world: &mut World, fields: &mut Fields) -> Outcome {
 
 /// `silent`: a command that must not have an answer yet.
 pub fn silent(world: &mut World, fields: &mut Fields) -> Outcome {
-    let Command { driver, id } = world.named(&fields.take_text("silent")?)?;
+    let CommandId { driver, id } = world.named(&fields.take_text("silent")?)?;
     let received = world.running(&driver)?.received();
     match received.answers.get(&id) {
         None => Ok(()),
@@ -51,7 +51,7 @@ pub fn silent(world: &mut World, fields: &mut Fields) -> Outcome {
 
 /// `lost`: the driver must tell that this lock is lost.
 pub fn lost(world: &mut World, fields: &mut Fields) -> Outcome {
-    let Command { driver, id } = world.named(&fields.take_text("lost")?)?;
+    let CommandId { driver, id } = world.named(&fields.take_text("lost")?)?;
     let limit = fields.take_limit()?;
     world.running(&driver)?.lost(id, limit)?;
     world.losses_told.insert((driver, id));
@@ -83,7 +83,7 @@ impl Expected {
         })
     }
 
-    fn check(&self, world: &mut World, command: &Command) -> Outcome {
+    fn check(&self, world: &mut World, command: &CommandId) -> Outcome {
         let Some(pattern) = &self.answer else {
             return Ok(());
         };

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::outcome::Outcome;
 use crate::scenario::Fields;
-use crate::world::{Command, World};
+use crate::world::{CommandId, World};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 const SAMPLE_INTERVAL_MS: u64 = 20;
@@ -49,7 +49,7 @@ pub fn remaining(world: &mut World, fields: &mut Fields) -> Outcome {
 }
 
 /// When the driver believes to lose the lock, at the earliest.
-fn believed(world: &mut World, of: &Command) -> Outcome<(Instant, u64)> {
+fn believed(world: &mut World, of: &CommandId) -> Outcome<(Instant, u64)> {
     let mut command = Map::new();
     command.insert("do".into(), json!("state"));
     command.insert("of".into(), json!(of.id));
@@ -66,7 +66,7 @@ fn believed(world: &mut World, of: &Command) -> Outcome<(Instant, u64)> {
 }
 
 /// When the server ends the lease, at the latest.
-fn granted(world: &World, of: &Command) -> Outcome<Instant> {
+fn granted(world: &World, of: &CommandId) -> Outcome<Instant> {
     let driver = world.drivers.get(&of.driver).ok_or("the driver does not run")?;
     let sent = driver.commands().find(|(id, _)| *id == of.id);
     let key = sent
