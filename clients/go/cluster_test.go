@@ -19,18 +19,11 @@ import (
 // startCluster starts three primaries, each with a third of the slots.
 func startCluster(t *testing.T) (nodes []*testserver.Server, client *redis.ClusterClient) {
 	addresses := []string{}
-	for range 3 {
-		host, busPort, _ := net.SplitHostPort(testserver.FreeAddress(t))
-		node := testserver.Start(t, "--cluster-enabled", "yes", "--cluster-port", busPort)
-		nodes, addresses = append(nodes, node), append(addresses, node.Address)
-		_, port, _ := net.SplitHostPort(node.Address)
-		if err := nodes[0].Client().Do(background, "CLUSTER", "MEET", host, port, busPort).Err(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for number, node := range nodes {
+	for number := range 3 {
+		nodes = append(nodes, startNode(t, nodes))
+		addresses = append(addresses, nodes[number].Address)
 		first, last := 16384*number/3, 16384*(number+1)/3-1
-		if err := node.Client().ClusterAddSlotsRange(background, first, last).Err(); err != nil {
+		if err := nodes[number].Client().ClusterAddSlotsRange(background, first, last).Err(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -46,20 +39,26 @@ func startCluster(t *testing.T) (nodes []*testserver.Server, client *redis.Clust
 	return nodes, client
 }
 
+// startNode starts a server that joins a cluster.
+func startNode(t *testing.T, others []*testserver.Server) *testserver.Server {
+	host, busPort, _ := net.SplitHostPort(testserver.FreeAddress(t))
+	node := testserver.Start(t, "--cluster-enabled", "yes", "--cluster-port", busPort)
+	_, port, _ := net.SplitHostPort(node.Address)
+	for _, other := range others {
+		if err := other.Client().Do(background, "CLUSTER", "MEET", host, port, busPort).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return node
+}
+
 func TestCluster_locks_are_waited_for_on_each_primary(t *testing.T) {
 	nodes, client := startCluster(t)
 	locker := newLocker(t, client)
 	for number := range 30 {
 		key := fmt.Sprint("k", number)
 		_, held := lock(t, locker, key)
-		granted := make(chan error)
-		go func() {
-			ctx, held, err := locker.Lock(background, key)
-			if err == nil {
-				err = held.Unlock(ctx)
-			}
-			granted <- err
-		}()
+		granted := lockAndUnlock(locker, key)
 		time.Sleep(5 * time.Millisecond)
 		if err := held.Do(background, "SET", "{"+key+"}:d", 1).Err(); err != nil {
 			t.Fatal(err)
@@ -82,14 +81,7 @@ func TestCluster_holder_and_waiter_follow_their_slot(t *testing.T) {
 	nodes, client := startCluster(t)
 	locker := newLocker(t, client)
 	_, held := lock(t, locker, "k")
-	granted := make(chan error)
-	go func() {
-		ctx, held, err := locker.Lock(background, "k")
-		if err == nil {
-			err = held.Unlock(ctx)
-		}
-		granted <- err
-	}()
+	granted := lockAndUnlock(locker, "k")
 	slot := client.ClusterKeySlot(background, "k").Val()
 	number := int(slot) * 3 / 16384
 	from, to := nodes[number].Client(), nodes[(number+1)%3].Client()
@@ -114,6 +106,34 @@ func TestCluster_holder_and_waiter_follow_their_slot(t *testing.T) {
 	}
 }
 
+func TestCluster_waiter_is_granted_by_the_new_primary(t *testing.T) {
+	nodes, client := startCluster(t)
+	primary := nodes[int(client.ClusterKeySlot(background, "k").Val())*3/16384]
+	id := primary.Client().Do(background, "CLUSTER", "MYID").Val()
+	replica := startNode(t, nodes)
+	testserver.Eventually(t, "it has a replica", func() bool {
+		return strings.Contains(replica.Client().ClusterInfo(background).Val(), "cluster_state:ok") &&
+			replica.Client().Do(background, "CLUSTER", "REPLICATE", id).Err() == nil
+	})
+	testserver.Eventually(t, "the replica has synced", func() bool {
+		return strings.Contains(replica.Client().Info(background, "replication").Val(), "master_link_status:up")
+	})
+	locker := newLocker(t, client)
+	_, held := lock(t, locker, "k")
+	granted := lockAndUnlock(locker, "k")
+	testserver.Eventually(t, "it waits", func() bool { return primary.Info("waiters") == "1" })
+	testserver.Eventually(t, "the lock is replicated", func() bool { return replica.Info("locks") == "1" })
+	primary.Kill()
+	if err := replica.Client().Do(background, "CLUSTER", "FAILOVER", "TAKEOVER").Err(); err != nil {
+		t.Fatal(err)
+	}
+	testserver.Eventually(t, "it waits there", func() bool { return replica.Info("waiters") == "1" })
+	unlock(t, held)
+	if err := <-granted; err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestSentinel_waiter_is_granted_by_the_new_primary(t *testing.T) {
 	primary := testserver.Start(t)
 	host, port, _ := net.SplitHostPort(primary.Address)
@@ -126,14 +146,7 @@ func TestSentinel_waiter_is_granted_by_the_new_primary(t *testing.T) {
 	t.Cleanup(func() { _ = client.Close() })
 	locker := newLocker(t, client)
 	ctx, held := lock(t, locker, "k")
-	granted := make(chan error)
-	go func() {
-		ctx, held, err := locker.Lock(background, "k")
-		if err == nil {
-			err = held.Unlock(ctx)
-		}
-		granted <- err
-	}()
+	granted := lockAndUnlock(locker, "k")
 	testserver.Eventually(t, "it waits", func() bool { return primary.Info("waiters") == "1" })
 	sentinels := testserver.ClientOf(t, sentinel)
 	testserver.Eventually(t, "the Sentinel knows the replica, which has the lock", func() bool {

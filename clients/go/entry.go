@@ -281,9 +281,7 @@ func (e *entry) do(command ...any) (t int64, reply any, err error) {
 		if !isUnsent(err) {
 			e.hasCopies.Store(true)
 		}
-		if cluster, ok := l.requests.(*redis.ClusterClient); ok {
-			cluster.ReloadState(context.Background())
-		}
+		l.reload()
 	}
 	return t, reply, err
 }

@@ -118,14 +118,7 @@ func TestLock_waiting_survives_a_restart(t *testing.T) {
 	server := testserver.Start(t)
 	locker := newLocker(t, server.Client())
 	lock(t, locker, "k")
-	granted := make(chan error)
-	go func() {
-		_, held, err := locker.Lock(background, "k")
-		if err == nil {
-			err = held.Unlock(background)
-		}
-		granted <- err
-	}()
+	granted := lockAndUnlock(locker, "k")
 	testserver.Eventually(t, "it waits", func() bool { return server.Info("waiters") == "1" })
 	server.Kill()
 	server.Run()

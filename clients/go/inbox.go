@@ -33,6 +33,7 @@ func (l *Locker) connect() redis.UniversalClient {
 		return l.connectTo(client, requestTimeout)
 	case *redis.ClusterClient:
 		options := *client.Options()
+		options.Addrs = slices.Clone(options.Addrs) // to which a client appends
 		options.PoolSize, options.MinIdleConns, options.PoolTimeout = 1, 0, time.Minute
 		options.ReadTimeout, options.WriteTimeout = requestTimeout, requestTimeout
 		options.MaxRedirects, options.DialerRetries, options.OnConnect = 1, 1, l.onConnect(options.OnConnect)
@@ -81,6 +82,13 @@ func (l *Locker) inboxOf(key string) (box *inbox, err error) {
 	return l.inboxes[address], nil
 }
 
+// reload has a client of a cluster find out which servers have which keys.
+func (l *Locker) reload() {
+	if cluster, isCluster := l.requests.(*redis.ClusterClient); isCluster {
+		cluster.ReloadState(context.Background())
+	}
+}
+
 // waiting returns the entries that wait here, the oldest first.
 func (b *inbox) waiting() []*entry {
 	var waiting []*entry
@@ -103,6 +111,7 @@ func (b *inbox) listen() {
 		l.mu.Unlock()
 		time.Sleep(pause)
 		err := b.read(name)
+		l.reload()
 		l.mu.Lock()
 		if pause = min(max(2*pause, minPause), maxPause); b.cursor != 0 {
 			pause = 0

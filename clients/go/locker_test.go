@@ -41,6 +41,19 @@ func lock(t *testing.T, locker *dlock.Locker, key string, options ...dlock.Optio
 	return ctx, held
 }
 
+// lockAndUnlock waits for a lock in the background, and releases it at once.
+func lockAndUnlock(locker *dlock.Locker, key string) <-chan error {
+	done := make(chan error, 1)
+	go func() {
+		ctx, held, err := locker.Lock(background, key)
+		if err == nil {
+			err = held.Unlock(ctx)
+		}
+		done <- err
+	}()
+	return done
+}
+
 func unlock(t *testing.T, held *dlock.Held) {
 	t.Helper()
 	if err := held.Unlock(background); err != nil {
@@ -328,11 +341,7 @@ func TestClose_ends_waiting_releases_and_leaves_no_goroutine_or_connection(t *te
 	goroutines := runtime.NumGoroutine()
 	locker := dlock.New(client)
 	ctx, _ := lock(t, locker, "k")
-	failed := make(chan error)
-	go func() {
-		_, _, err := locker.Lock(background, "k")
-		failed <- err
-	}()
+	failed := lockAndUnlock(locker, "k")
 	testserver.Eventually(t, "it waits", func() bool { return server.Info("waiters") == "1" })
 	if err := locker.Close(background); err != nil {
 		t.Fatal(err)
@@ -357,14 +366,7 @@ func TestLocker_reader_ends_when_nobody_waits(t *testing.T) {
 	server := testserver.Start(t)
 	locker := newLocker(t, server.Client())
 	_, held := lock(t, locker, "k")
-	waited := make(chan error)
-	go func() {
-		ctx, held, err := locker.Lock(background, "k")
-		if err == nil {
-			err = held.Unlock(ctx)
-		}
-		waited <- err
-	}()
+	waited := lockAndUnlock(locker, "k")
 	testserver.Eventually(t, "it waits", func() bool { return server.Info("waiters") == "1" })
 	unlock(t, held)
 	if err := <-waited; err != nil {

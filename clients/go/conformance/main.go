@@ -140,7 +140,7 @@ func (d *driver) acquire(c command, a *acquisition) result {
 	switch {
 	case a.ctx.Err() != nil:
 		if err == nil {
-			err = held.Unlock(work)
+			_ = held.Unlock(work)
 		}
 		return result{"cancelled": true}
 	case c.Do == "acquire" && errors.Is(err, context.DeadlineExceeded), errors.Is(err, dlock.ErrBusy):

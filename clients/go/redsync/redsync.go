@@ -68,7 +68,8 @@ func (r *Redsync) NewMutex(name string, options ...Option) *Mutex {
 	return m
 }
 
-// These options do what they do in redsync. WithSetNXOnExtend: others may have held the lock meanwhile.
+// WithExpiry and the next options do what they do in redsync. After WithSetNXOnExtend, others may have held the lock
+// before an Extend that succeeds.
 func WithExpiry(expiry time.Duration) Option           { return func(m *Mutex) { m.expiry = expiry } }
 func WithTries(tries int) Option                       { return func(m *Mutex) { m.tries = tries } }
 func WithRetryDelayFunc(delay DelayFunc) Option        { return func(m *Mutex) { m.delay = delay } }
@@ -79,7 +80,7 @@ func WithRetryDelay(delay time.Duration) Option {
 	return WithRetryDelayFunc(func(int) time.Duration { return delay })
 }
 
-// These options are about several servers: they change nothing here.
+// WithDriftFactor and the next options are about several servers. Here they change nothing.
 func WithDriftFactor(float64) Option   { return func(*Mutex) {} }
 func WithTimeoutFactor(float64) Option { return func(*Mutex) {} }
 func WithFailFast(bool) Option         { return func(*Mutex) {} }
@@ -94,7 +95,7 @@ func (m *Mutex) Value() string { return m.value }
 // Until returns until when the lock is held for certain.
 func (m *Mutex) Until() time.Time { return m.until }
 
-// Lock, TryLock, Unlock, Extend and Valid are those with a context, without one.
+// Lock and the next methods are those with a context, without one.
 func (m *Mutex) Lock() error           { return m.LockContext(context.Background()) }
 func (m *Mutex) TryLock() error        { return m.TryLockContext(context.Background()) }
 func (m *Mutex) Unlock() (bool, error) { return m.UnlockContext(context.Background()) }

@@ -34,7 +34,7 @@ func Start(t *testing.T, args ...string) *Server {
 	s := &Server{t: t, Address: FreeAddress(t)}
 	_, port, _ := net.SplitHostPort(s.Address)
 	s.args = append([]string{"--port", port, "--bind", "127.0.0.1", "--save", "", "--dir", t.TempDir(),
-		"--loadmodule", module}, args...)
+		"--repl-diskless-sync-delay", "0", "--loadmodule", module}, args...)
 	s.Run()
 	t.Cleanup(s.Kill)
 	return s
