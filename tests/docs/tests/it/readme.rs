@@ -4,11 +4,12 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use dlock_testkit::client_libraries::{self, ours};
 use dlock_testkit::{Server, skip};
 use tempfile::TempDir;
 
 use crate::support::page::{self, Page};
-use crate::support::{client_libraries, run};
+use crate::support::run;
 
 const MAX_LINES: usize = 120;
 
@@ -54,34 +55,35 @@ fn python_lines_of_readme_hold_a_lock() {
         Err(reason) => return skip(&format!("redis-py cannot be installed: {reason}")),
     };
     let (server, directory) = (Server::start(), TempDir::new().expect("a temporary directory"));
-    let program = format!(
-        "import redis\nr = redis.Redis(port={})\nowner = 'alice'\nship_order = print\n{}",
-        server.port(),
-        lines_in("python")
-    );
+    let lines = lines_in("python").replace("7379", &server.port().to_string());
+    let program = format!("import redis, dlock\nship_order = print\n{lines}");
     fs::write(directory.path().join("readme.py"), program).expect("the directory is writable");
+    let path = std::env::join_paths([ours("python").join("src"), packages]).expect("paths without colons");
     let mut python = Command::new("python3");
-    assert_holds_the_lock(
-        &server,
-        python.env("PYTHONPATH", packages).arg("readme.py"),
-        directory.path(),
-    );
+    python.env("PYTHONPATH", path).env("PYTHONDONTWRITEBYTECODE", "1");
+    assert_holds_the_lock(&server, python.arg("readme.py"), directory.path());
 }
 
 #[test]
 fn go_lines_of_readme_hold_a_lock() {
-    let module = match client_libraries::go() {
-        Ok(module) => module,
-        Err(reason) => return skip(&format!("go-redis cannot be installed: {reason}")),
-    };
-    let (server, directory) = (Server::start(), TempDir::new().expect("a temporary directory"));
-    for file in ["go.mod", "go.sum"] {
-        fs::copy(module.join(file), directory.path().join(file)).expect("`go get` created it");
+    if let Err(reason) = client_libraries::require("go") {
+        return skip(&reason);
     }
+    let (server, directory) = (Server::start(), TempDir::new().expect("a temporary directory"));
+    let library = ours("go");
+    for file in ["go.mod", "go.sum"] {
+        let text = fs::read_to_string(library.join(file)).expect("the library has it");
+        let text = text.replace("module dlock\n", "module example\n");
+        fs::write(directory.path().join(file), text).expect("the directory is writable");
+    }
+    let mut edit = Command::new("go");
+    edit.args(["mod", "edit", "-require", "dlock@v0.0.0", "-replace"]);
+    run(edit.arg(format!("dlock={}", library.display())), directory.path()).expect("go edits it");
     let program = format!(
-        "package main\nimport (\"context\"; \"fmt\"; \"github.com/redis/go-redis/v9\")\nfunc main() {{\nctx, owner, \
-         shipOrder := context.Background(), \"alice\", fmt.Println\nr := redis.NewClient(&redis.Options{{Addr: \
-         \"127.0.0.1:{}\"}})\n{}if err != nil {{ panic(err) }}\n}}\n",
+        "package main\nimport (\"context\"; \"fmt\"; \"dlock\"; \"github.com/redis/go-redis/v9\")\nfunc \
+         shipOrder(_ context.Context, order int, fence int64) {{ fmt.Println(order, fence) }}\nfunc main() {{\nctx := \
+         context.Background()\nlocker := dlock.New(redis.NewClient(&redis.Options{{Addr: \"127.0.0.1:{}\"}}))\n{}if err \
+         != nil {{ panic(err) }}\n}}\n",
         server.port(),
         lines_in("go")
     );
@@ -96,16 +98,17 @@ fn go_lines_of_readme_hold_a_lock() {
 
 #[test]
 fn javascript_lines_of_readme_hold_a_lock() {
-    let packages = match client_libraries::node() {
-        Ok(packages) => packages,
-        Err(reason) => return skip(&format!("ioredis cannot be installed: {reason}")),
+    let library = match client_libraries::our_node() {
+        Ok(library) => library,
+        Err(reason) => return skip(&reason),
     };
     let server = Server::start();
-    // Node.js searches for modules beside the program.
-    let directory = TempDir::with_prefix_in("run-", &packages).expect("the directory is writable");
+    // Node.js searches for ioredis beside the program.
+    let directory = TempDir::with_prefix_in("run-", &library).expect("the directory is writable");
     let program = format!(
-        "import {{ Redis }} from \"ioredis\";\nconst r = new Redis({});\nconst owner = \"alice\";\nconst shipOrder = \
-         console.log;\n{}r.disconnect();\n",
+        "import {{ Redis }} from \"ioredis\";\nimport {{ fromIoredis, Locks }} from \"../dist/index.js\";\nconst locks = \
+         new Locks(fromIoredis(new Redis({}, {{ lazyConnect: true }})));\nconst shipOrder = (order, fence) => \
+         console.log(order, fence);\n{}await locks.close();\nprocess.exit();\n",
         server.port(),
         lines_in("javascript")
     );
