@@ -17,7 +17,7 @@ CLIENT_MSRV = $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' client/Cargo.toml
 DOC_LINTS = -D warnings -A rustdoc::private-intra-doc-links
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster sentinel quorum down test test-matrix model fuzz torture miri asan bench bench-peers bench-check \
+.PHONY: help run cluster sentinel quorum down test test-clients test-matrix model fuzz torture miri asan bench bench-peers bench-check \
 	check msrv package deny book pictures \
 	install dist deb test-deb install-deps release
 
@@ -59,7 +59,10 @@ release:
 
 test: install-deps ## Run all tests against the installed server (or DLOCK_SERVER=valkey-server)
 	@tests/run-all "$(TARGET)"
-	@clients/test "$(TARGET)" "$(TARGET)/debug/deps/libdlock.so"
+
+test-clients: install-deps ## Check, build and test the libraries for Python, Go and Node.js (each whose toolchain is here)
+	cargo build --locked
+	clients/test "$(TARGET)" "$(TARGET)/debug/libdlock.so"
 
 test-matrix: install-deps ## Run the tests against every supported server, downloaded (kept in SERVERS)
 	tests/matrix/run "$(SERVERS)"

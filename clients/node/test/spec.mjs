@@ -128,16 +128,17 @@ export function specify(name) {
       const left = lock.remaining();
       const began = performance.now();
       await once(lock.signal, "abort");
-      assert.ok(Math.abs(performance.now() - began - left) < 100);
+      const late = performance.now() - began - left;
+      assert.ok(late > -50 && late < 5_000, `${late} ms late`);
       assert.ok(word("EXPIRED", Lost)(lock.signal.reason));
       server.child.kill("SIGCONT");
     });
 
     test("after a block longer than the lease, the loss is told at once", async (t) => {
       const { locks } = await begin(t);
-      const lock = await locks.acquire("k", { lease: 300 });
+      const lock = await locks.acquire("k", { lease: 1_000 });
       const { signal } = lock;
-      block(400);
+      block(1_200);
       assert.equal(lock.isHeld, false);
       for (let turn = 0; turn < 3; turn++) await new Promise(setImmediate);
       assert.ok(word("EXPIRED", Lost)(signal.reason));
