@@ -35,14 +35,15 @@ const ATTEMPTS: usize = 10;
 async fn free_quorum_lock_takes_one_request_per_server() {
     let nodes = Nodes::start(5);
     let locks = nodes.locks();
-    nodes.level_fences(&locks).await;
     let mut attempts = vec![];
-    // What is released before its grant has arrived is released once more: on a busy machine, not each time.
+    // On a busy machine, a grant that arrives after the release is released once more, and a server whose reply is late
+    // may have a smaller fence, which is raised. Not each time.
     while attempts.last() != Some(&[[1, 0, 1]; 5]) {
         assert!(
             attempts.len() < ATTEMPTS,
             "ACQUIRE, EXTEND, RELEASE: {attempts:?}"
         );
+        nodes.level_fences(&locks).await;
         let before = nodes.calls();
         let guard = locks.acquire("door").await.unwrap();
         nodes.until_held("door", 5).await;
@@ -51,10 +52,7 @@ async fn free_quorum_lock_takes_one_request_per_server() {
         let now = nodes.calls();
         let sent = |server: usize| std::array::from_fn(|n| now[server][n] - before[server][n]);
         let sent: [[u64; 3]; 5] = std::array::from_fn(sent);
-        assert!(
-            sent.iter().all(|sent| sent[..2] == [1, 0]),
-            "ACQUIRE, EXTEND: {sent:?}"
-        );
+        assert!(sent.iter().all(|sent| sent[0] == 1), "ACQUIRE: {sent:?}");
         attempts.push(sent);
     }
 }
