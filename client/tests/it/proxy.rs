@@ -1,7 +1,7 @@
 //! The bad network of the tests does what it says: other tests rely on it.
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -154,6 +154,25 @@ fn reply_to_matching_request_is_lost_after_its_request_arrived() {
     ends.server.write_all(b"granted").unwrap();
     assert_eq!(rest(&mut ends.client), b"");
     assert_eq!(rest(&mut ends.server), b"");
+}
+
+#[test]
+fn stranded_request_arrives_late() {
+    let mut ends = Ends::new();
+    ends.proxy.strand_request("ACQUIRE");
+    ends.client.write_all(b"first").unwrap();
+    assert_eq!(read(&mut ends.server, 5), b"first");
+    ends.client.write_all(b"dlock.acquire door").unwrap();
+    wait_for("the request", || !ends.proxy.will_strand());
+    let mut client = TcpStream::connect(("127.0.0.1", ends.proxy.port())).unwrap();
+    client.write_all(b"acquire again").unwrap();
+    assert_eq!(read(&mut ends.listener.accept().unwrap().0, 13), b"acquire again");
+    ends.client.shutdown(Shutdown::Both).unwrap();
+    ends.server.set_nonblocking(true).unwrap();
+    assert!(ends.server.read(&mut [0]).is_err());
+    ends.server.set_nonblocking(false).unwrap();
+    ends.proxy.deliver_late();
+    assert_eq!(rest(&mut ends.server), b"dlock.acquire door");
 }
 
 #[test]

@@ -63,6 +63,23 @@ impl Proxy {
             .change(|rules| rules.stranded.clone_from(&rules.open));
     }
 
+    /// Strands the connection of the next request that contains this text, before the request reaches the server.
+    pub fn strand_request(&self, request: &str) {
+        self.network
+            .change(|rules| rules.stranding = Some(Loss::new(request, 1)));
+    }
+
+    /// Whether the request of [`Proxy::strand_request`] is still to come.
+    pub fn will_strand(&self) -> bool {
+        let rules = self.network.rules();
+        rules.stranding.as_ref().is_some_and(|request| request.left > 0)
+    }
+
+    /// What was sent over stranded connections arrives after all, even if the sender has closed its end.
+    pub fn deliver_late(&self) {
+        self.network.change(|rules| rules.stranded.clear());
+    }
+
     pub fn thaw(&self) {
         self.network.change(|rules| {
             rules.to_server.frozen = false;
@@ -157,6 +174,8 @@ struct Rules {
     ended: bool,
     open: Vec<Arc<Link>>,
     stranded: Vec<Arc<Link>>,
+    /// The request whose connection is to be stranded.
+    stranding: Option<Loss>,
 }
 
 #[derive(Default)]
@@ -167,9 +186,9 @@ struct WayRules {
     loss: Option<Loss>,
 }
 
-/// Replies that are to be lost.
+/// Requests or replies that are to be lost.
 struct Loss {
-    /// What a request to lose the reply to contains, or the reply itself. The case of letters does not count.
+    /// What each contains. The case of letters does not count.
     text: Box<[u8]>,
     left: usize,
 }
@@ -250,6 +269,9 @@ impl Network {
     /// Waits until data may be forwarded; `None` if its connection was cut meanwhile, or is to be.
     fn admit(&self, link: &Arc<Link>, way: Way, data: &[u8]) -> Option<Passing> {
         let mut rules = self.rules();
+        if way == Way::ToServer && rules.stranding.as_mut().is_some_and(|request| request.hits(data)) {
+            rules.stranded.push(Arc::clone(link));
+        }
         while rules.is_blocked(link, way) && rules.has(link) {
             rules = self
                 .changed

@@ -22,10 +22,19 @@ pub fn network(world: &mut World, fields: &mut Fields) -> Outcome {
         }
         ("accept", None) => proxy.refuse(false),
         ("strand", None) => proxy.strand(),
+        ("deliver_late", None) => proxy.deliver_late(),
         ("delay_replies", Some(delay)) => proxy.delay(Way::ToClient, delay),
         ("delay_requests", Some(delay)) => proxy.delay(Way::ToServer, delay),
         _ => return Err("no such change of the network".into()),
     }
+    Ok(())
+}
+
+/// `strand_request`: the connection of the next request with this word is dead, but open, and the request has not arrived.
+pub fn strand_request(world: &mut World, fields: &mut Fields) -> Outcome {
+    let word = fields.take_text("strand_request")?;
+    let name = fields.take_driver()?;
+    world.driver(&name)?.proxy.strand_request(&word);
     Ok(())
 }
 

@@ -15,7 +15,7 @@ use crate::world::World;
 type Step = fn(&mut World, &mut Fields) -> Outcome;
 
 /// A step has exactly one of these fields.
-const STEPS: [(&str, Step); 20] = [
+const STEPS: [(&str, Step); 21] = [
     ("do", commands::command),
     ("expect", commands::expect),
     ("silent", commands::silent),
@@ -28,6 +28,7 @@ const STEPS: [(&str, Step); 20] = [
     ("pause_ms", timing::pause),
     ("remaining", timing::remaining),
     ("network", faults::network),
+    ("strand_request", faults::strand_request),
     ("lose_replies_to", faults::lose_replies_to),
     ("lose_replies_with", faults::lose_replies_with),
     ("wait_for_lost_replies", faults::wait_for_lost_replies),

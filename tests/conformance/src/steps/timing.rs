@@ -30,7 +30,9 @@ pub fn remaining(world: &mut World, fields: &mut Fields) -> Outcome {
     let start = Instant::now();
     let mut samples = 0;
     while samples == 0 || start.elapsed() < span {
-        let (earliest_end, left_ms) = believed(world, &command)?;
+        let (mut earliest_end, left_ms) = believed(world, &command)?;
+        // What the safe formula leaves.
+        earliest_end += Duration::from_millis(left_ms).mul_f64(0.001) + Duration::from_millis(2);
         // Later than the belief: a renewal in between can only add to it.
         let latest_end = granted(world, &command)?;
         if earliest_end > latest_end {
