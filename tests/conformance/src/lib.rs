@@ -5,7 +5,7 @@
 //!   [`launch`]: how it is started.
 //! - [`world`]: the servers, networks and drivers of one scenario. [`steps`] carries out what a scenario says.
 //! - [`history`] and [`requests`] check what the drivers and the server saw, [`aftermath`] what is left at the end.
-//! - [`run`]: scenarios of a level, side by side.
+//! - [`run`]: scenarios of a level, side by side; [`places`]: how many at once.
 
 #![allow(missing_docs, reason = "only the tests of this workspace use this crate")]
 
@@ -17,6 +17,7 @@ pub mod monitor;
 pub mod outcome;
 pub mod output;
 pub mod pattern;
+pub mod places;
 pub mod requests;
 pub mod run;
 pub mod scenario;

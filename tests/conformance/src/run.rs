@@ -1,8 +1,7 @@
-//! Scenarios side by side: most of their time passes with waiting.
+//! Scenarios side by side.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Condvar, LazyLock, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -12,6 +11,7 @@ use crate::aftermath;
 use crate::launch::Launch;
 use crate::outcome::Outcome;
 use crate::pattern::difference;
+use crate::places::SCENARIOS;
 use crate::scenario::{Level, Scenario};
 use crate::steps;
 use crate::world::World;
@@ -40,16 +40,8 @@ pub fn run_level(level: Level, is_chosen: impl Fn(&str) -> bool, launch: &Launch
     })
 }
 
-/// How many scenarios may start now, in this process.
-static FREE_PLACES: LazyLock<Mutex<usize>> = LazyLock::new(|| {
-    let cores = thread::available_parallelism().map_or(2, usize::from);
-    Mutex::new(PLACES_PER_CORE * cores)
-});
-static PLACE_FREED: Condvar = Condvar::new();
-const PLACES_PER_CORE: usize = 16;
-
 fn run_in_turn(scenario: &Scenario, launch: &Launch) -> Verdict {
-    let _place = Place::take();
+    let _place = SCENARIOS.take();
     let start = Instant::now();
     // What the kit shares with other tests panics.
     let outcome = catch_unwind(AssertUnwindSafe(|| run_scenario(scenario, launch)));
@@ -57,25 +49,6 @@ fn run_in_turn(scenario: &Scenario, launch: &Launch) -> Verdict {
         scenario: scenario.name.clone(),
         outcome: outcome.unwrap_or_else(|panic| Some(Err(text(&*panic)))),
         took: start.elapsed(),
-    }
-}
-
-/// One of the scenarios that run. Another one may start when it is dropped.
-struct Place;
-
-impl Place {
-    fn take() -> Self {
-        let free = FREE_PLACES.lock().expect("no thread panics while it holds this");
-        let free = PLACE_FREED.wait_while(free, |free| *free == 0);
-        *free.expect("no thread panics while it holds this") -= 1;
-        Self
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        *FREE_PLACES.lock().expect("no thread panics while it holds this") += 1;
-        PLACE_FREED.notify_one();
     }
 }
 

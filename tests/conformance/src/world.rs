@@ -10,6 +10,7 @@ use crate::driver::Driver;
 use crate::launch::Launch;
 use crate::monitor::{Executed, Monitor};
 use crate::outcome::{Outcome, within};
+use crate::places::STARTS;
 use crate::scenario::Scenario;
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -70,6 +71,7 @@ impl<'a> World<'a> {
     /// A driver, which is started if it does not run yet.
     pub fn driver(&mut self, name: &str) -> Outcome<&mut Driver> {
         if !self.drivers.contains_key(name) {
+            let _place = STARTS.take();
             let driver = Driver::start(self.launch, self.server.port())?;
             driver.hello()?;
             self.drivers.insert(name.to_owned(), driver);
