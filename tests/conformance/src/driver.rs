@@ -28,6 +28,8 @@ pub struct Driver {
     stdin: Option<ChildStdin>,
     stderr: File,
     output: Arc<Output>,
+    /// Its first line, which says what it is.
+    pub hello: Value,
     pub proxy: Proxy,
     /// The commands, of which the first has the number 1.
     sent: Vec<Sent>,
@@ -44,7 +46,7 @@ pub struct Sent {
 }
 
 impl Driver {
-    /// Starts a driver that finds the server at `server_port` behind a network of its own.
+    /// Starts a driver that finds the server at `server_port` behind a network of its own, and reads its first line.
     pub fn start(launch: &Launch, server_port: u16) -> Outcome<Self> {
         let proxy = Proxy::to(server_port);
         let stderr = tempfile::tempfile().map_err(|error| error.to_string())?;
@@ -61,25 +63,24 @@ impl Driver {
             let output = Arc::clone(&output);
             move || output.read(stdout)
         });
-        Ok(Self {
+        let mut driver = Self {
             stdin: child.stdin.take(),
             child,
             stderr,
             output,
+            hello: Value::Null,
             proxy,
             sent: Vec::new(),
             stopped_at: None,
             is_killed: false,
             has_ended: false,
-        })
-    }
-
-    /// Its first line, which says what it is.
-    pub fn hello(&self) -> Outcome<Value> {
-        let hello = self
+        };
+        let hello = driver
             .output
             .wait_for(START_LIMIT, |received| received.hello.clone());
-        hello.ok_or_else(|| self.failure(&format!("the driver has not started within {START_LIMIT:?}")))
+        driver.hello = hello
+            .ok_or_else(|| driver.failure(&format!("the driver has not started within {START_LIMIT:?}")))?;
+        Ok(driver)
     }
 
     /// Sends a command and returns its number.

@@ -5,8 +5,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
-
 use crate::aftermath;
 use crate::launch::Launch;
 use crate::outcome::Outcome;
@@ -54,12 +52,10 @@ fn run_in_turn(scenario: &Scenario, launch: &Launch) -> Verdict {
 
 fn run_scenario(scenario: &Scenario, launch: &Launch) -> Option<Outcome> {
     let run = || {
-        let mut world = World::new(scenario, launch)?;
-        if scenario.only_for != Value::Null {
-            let hello = world.driver("a")?.hello()?;
-            if difference(&scenario.only_for, &hello, &|_| None).is_some() {
-                return Ok(false);
-            }
+        let mut world = World::start(scenario, launch)?;
+        let hello = &world.driver("a")?.hello;
+        if difference(&scenario.only_for, hello, &|_| None).is_some() {
+            return Ok(false);
         }
         for (n, step) in scenario.steps.iter().enumerate() {
             steps::run(&mut world, step).map_err(|error| format!("step {}, {step}: {error}", n + 1))?;

@@ -1,14 +1,17 @@
 //! Scenarios as data. The README beside describes the format.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::outcome::Outcome;
 
 /// For how long a step waits that says nothing else. Generous: the machine may be busy.
 const PATIENCE_MS: u64 = 10_000;
+
+/// The driver of steps that name none.
+const FIRST_DRIVER: &str = "a";
 
 /// What the scenarios of a file are about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -61,7 +64,7 @@ impl Scenario {
                 name: name.clone(),
                 config: fields.take_list("config")?.join("\n"),
                 has_replica: fields.take("replica").is_some_and(|replica| replica == true),
-                only_for: fields.take("only_for").unwrap_or(Value::Null),
+                only_for: fields.take("only_for").unwrap_or(json!({})),
                 steps: match fields.take("steps") {
                     Some(Value::Array(steps)) => steps,
                     other => return Err(format!("`steps` is {other:?}")),
@@ -71,6 +74,12 @@ impl Scenario {
         let scenario = parse().map_err(|error: String| format!("{name}: {error}"))?;
         fields.finish()?;
         Ok(scenario)
+    }
+
+    /// The drivers that steps are about.
+    pub fn drivers(&self) -> BTreeSet<&str> {
+        let named = self.steps.iter().filter_map(|step| step["on"].as_str());
+        named.chain([FIRST_DRIVER]).collect()
     }
 }
 
@@ -123,7 +132,7 @@ impl Fields {
         if self.0.contains_key("on") {
             self.take_text("on")
         } else {
-            Ok("a".into())
+            Ok(FIRST_DRIVER.into())
         }
     }
 

@@ -1,4 +1,4 @@
-//! What one scenario runs in: a server, its replica, and drivers that are started when a step first names them.
+//! What one scenario runs in: a server, its replica, and drivers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -16,8 +16,7 @@ use crate::scenario::Scenario;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The servers, networks and drivers of one scenario.
-pub struct World<'a> {
-    launch: &'a Launch,
+pub struct World {
     pub server: Server,
     replica: Option<Server>,
     monitors: Vec<Monitor>,
@@ -37,8 +36,9 @@ pub struct CommandId {
     pub id: u64,
 }
 
-impl<'a> World<'a> {
-    pub fn new(scenario: &Scenario, launch: &'a Launch) -> Outcome<Self> {
+impl World {
+    /// Starts the server, then all drivers of a scenario, before anything in it is timed.
+    pub fn start(scenario: &Scenario, launch: &Launch) -> Outcome<Self> {
         let server = Server::with(&scenario.config);
         let replica = scenario
             .has_replica
@@ -49,12 +49,16 @@ impl<'a> World<'a> {
             .flatten()
             .map(Monitor::of)
             .collect::<Outcome<_>>()?;
+        let mut drivers = BTreeMap::new();
+        for name in scenario.drivers() {
+            let _place = STARTS.take();
+            drivers.insert(name.to_owned(), Driver::start(launch, server.port())?);
+        }
         Ok(Self {
-            launch,
             server,
             replica,
             monitors,
-            drivers: BTreeMap::new(),
+            drivers,
             names: BTreeMap::new(),
             losses: Vec::new(),
             losses_told: BTreeSet::new(),
@@ -68,22 +72,10 @@ impl<'a> World<'a> {
         client.map_err(|error| format!("the server accepts no connection: {error}"))
     }
 
-    /// A driver, which is started if it does not run yet.
     pub fn driver(&mut self, name: &str) -> Outcome<&mut Driver> {
-        if !self.drivers.contains_key(name) {
-            let _place = STARTS.take();
-            let driver = Driver::start(self.launch, self.server.port())?;
-            driver.hello()?;
-            self.drivers.insert(name.to_owned(), driver);
-        }
-        self.running(name)
-    }
-
-    /// A driver that was started before.
-    pub fn running(&mut self, name: &str) -> Outcome<&mut Driver> {
         self.drivers
             .get_mut(name)
-            .ok_or_else(|| format!("the driver `{name}` does not run"))
+            .ok_or_else(|| format!("no step is about the driver `{name}`"))
     }
 
     pub fn name(&mut self, name: String, command: CommandId) -> Outcome {

@@ -42,7 +42,7 @@ pub fn expect(world: &mut World, fields: &mut Fields) -> Outcome {
 /// `silent`: a command that must not have an answer yet.
 pub fn silent(world: &mut World, fields: &mut Fields) -> Outcome {
     let CommandId { driver, id } = world.named(&fields.take_text("silent")?)?;
-    let received = world.running(&driver)?.received();
+    let received = world.driver(&driver)?.received();
     match received.answers.get(&id) {
         None => Ok(()),
         Some((_, answer)) => Err(format!("already answered: {answer}")),
@@ -53,7 +53,7 @@ pub fn silent(world: &mut World, fields: &mut Fields) -> Outcome {
 pub fn lost(world: &mut World, fields: &mut Fields) -> Outcome {
     let CommandId { driver, id } = world.named(&fields.take_text("lost")?)?;
     let limit = fields.take_limit()?;
-    world.running(&driver)?.lost(id, limit)?;
+    world.driver(&driver)?.lost(id, limit)?;
     world.losses_told.insert((driver, id));
     Ok(())
 }
@@ -61,7 +61,7 @@ pub fn lost(world: &mut World, fields: &mut Fields) -> Outcome {
 /// `end_of_input`: the driver's input ends, so that it gives back what it holds and exits.
 pub fn end_of_input(world: &mut World, fields: &mut Fields) -> Outcome {
     let driver = fields.take_text("end_of_input")?;
-    let driver = world.running(&driver)?;
+    let driver = world.driver(&driver)?;
     driver.end_input();
     driver.expect_exit()
 }
@@ -87,7 +87,7 @@ impl Expected {
         let Some(pattern) = &self.answer else {
             return Ok(());
         };
-        let driver = world.running(&command.driver)?;
+        let driver = world.driver(&command.driver)?;
         let (at, answer) = driver.answer(command.id, self.limit)?;
         let took = driver.commands().find(|(id, _)| *id == command.id);
         let took = took.map_or(Duration::ZERO, |(_, sent)| at.saturating_duration_since(sent.at));

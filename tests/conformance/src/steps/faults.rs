@@ -63,7 +63,7 @@ fn times(fields: &mut Fields) -> Outcome<usize> {
 pub fn wait_for_lost_replies(world: &mut World, fields: &mut Fields) -> Outcome {
     let name = fields.take_text("wait_for_lost_replies")?;
     let limit = fields.take_limit()?;
-    let proxy = &world.running(&name)?.proxy;
+    let proxy = &world.driver(&name)?.proxy;
     within(limit, || match proxy.replies_to_lose() {
         0 => Ok(()),
         left => Err(format!("{left} replies are still to be lost")),
@@ -118,7 +118,7 @@ pub fn signal(world: &mut World, fields: &mut Fields) -> Outcome {
         other => return Err(format!("no signal {other}")),
     };
     let name = fields.take_driver()?;
-    world.running(&name)?.signal(signal);
+    world.driver(&name)?.signal(signal);
     Ok(())
 }
 

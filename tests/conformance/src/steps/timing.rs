@@ -55,7 +55,7 @@ fn believed(world: &mut World, of: &CommandId) -> Outcome<(Instant, u64)> {
     let mut command = Map::new();
     command.insert("do".into(), json!("state"));
     command.insert("of".into(), json!(of.id));
-    let driver = world.running(&of.driver)?;
+    let driver = world.driver(&of.driver)?;
     let asked = Instant::now();
     let id = driver.send(command)?;
     let (_, state) = driver.answer(id, PATIENCE)?;
