@@ -12,8 +12,6 @@ use crate::programs::{is_installed, run, target};
 
 /// The versions that the pages are written for.
 const PYTHON_PACKAGES: [&str; 2] = ["redis==8.1.0", "psycopg[binary]==3.3.9"];
-const GO_MODULES: [&str; 2] = ["github.com/redis/go-redis/v9@v9.23.0", "golang.org/x/sys@v0.48.0"];
-const NODE_PACKAGE: &str = "ioredis@6.0.0";
 const JEDIS_VERSION: &str = "8.0.2";
 
 /// The directory of a library, or why it cannot be installed. Installed once per test run.
@@ -82,46 +80,6 @@ fn python_packages(name: &str, packages: &[&str]) -> Result<PathBuf, String> {
         pip.args(["-m", "pip", "install", "--quiet", "--retries", "1", "--target"]);
         last_line_of_error(run(pip.arg(directory).args(packages), directory))
     })
-}
-
-/// A Go module that requires go-redis.
-pub fn go() -> Result<PathBuf, String> {
-    static GO: Library = OnceLock::new();
-    let install = || {
-        require("go")?;
-        installed("go-redis-9.23.0", |directory| {
-            last_line_of_error(run(
-                Command::new("go").args(["mod", "init", "example"]),
-                directory,
-            ))?;
-            last_line_of_error(run(Command::new("go").arg("get").args(GO_MODULES), directory))
-        })
-    };
-    GO.get_or_init(install).clone()
-}
-
-/// A Node.js project with ioredis.
-pub fn node() -> Result<PathBuf, String> {
-    static NODE: Library = OnceLock::new();
-    let install = || {
-        require("node").and(require("npm"))?;
-        installed("ioredis-6.0.0", |directory| {
-            let install = [
-                "install",
-                "--silent",
-                "--no-audit",
-                "--no-fund",
-                "--fetch-retries=0",
-                "--prefix",
-                ".",
-            ];
-            last_line_of_error(run(
-                Command::new("npm").args(install).arg(NODE_PACKAGE),
-                directory,
-            ))
-        })
-    };
-    NODE.get_or_init(install).clone()
 }
 
 /// A directory with Jedis and its dependencies.
