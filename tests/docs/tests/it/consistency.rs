@@ -41,6 +41,24 @@ fn pages_and_configs() -> Vec<PathBuf> {
     files
 }
 
+/// Those of Go have the version of a tag.
+#[test]
+fn client_libraries_have_the_version_of_the_module() {
+    for (file, key) in [
+        ("clients/python/pyproject.toml", "version = "),
+        ("clients/node/package.json", "\"version\": "),
+    ] {
+        let text = fs::read_to_string(page::root().join(file)).expect("text");
+        let version = text.lines().find_map(|line| line.trim().strip_prefix(key));
+        let ours = format!("\"{}\"", env!("CARGO_PKG_VERSION"));
+        assert_eq!(
+            version.map(|version| version.trim_end_matches(',')),
+            Some(ours.as_str()),
+            "{file}"
+        );
+    }
+}
+
 /// The module directories below `/usr` that a text names.
 fn module_directories(text: &str) -> impl Iterator<Item = &str> {
     let is_end = |char: char| !(char.is_alphanumeric() || "/-_".contains(char));
