@@ -3,6 +3,7 @@ package dlock
 import (
 	"context"
 	"errors"
+	"math"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -30,16 +31,18 @@ type entry struct {
 	settled   chan struct{} // closed when it is granted or waits no more
 
 	// Guarded by the mutex of the Locker.
-	isSettled       bool
-	outcome         error  // of the waiting
-	sends           int    // of ACQUIRE
-	problem         error  // why it is sent again
-	inbox           *inbox // in which it waits
-	queuedIn        string // the name that the server has for it
-	fence           int64  // 0: not granted
-	deadline        int64  // the lease lasts at least until then
-	renewal, expiry *time.Timer
-	lost            error // why it is held no more
+	isSettled bool
+	outcome   error  // of the waiting
+	sends     int    // of ACQUIRE
+	problem   error  // why it is sent again
+	inbox     *inbox // in which it waits
+	queuedIn  string // the name that the server has for it
+	isRefused bool   // by an answer, which may overtake the reply: it is to be sent again
+	fence     int64  // 0: not granted
+	deadline  int64  // the lease lasts at least until then
+	renewal   int64  // when it is to be renewed
+	timer     *time.Timer
+	lost      error // why it is held no more
 }
 
 // enroll enters it into the table, before it is sent: its answer may overtake the reply.
@@ -67,13 +70,16 @@ func (e *entry) end() {
 
 // acquire waits for the grant.
 func (e *entry) acquire(l *Locker, ctx context.Context) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err := e.enroll(l); err != nil {
 		return err
 	}
-	go e.request()
 	l.mu.Unlock()
+	l.run(e.request)
 	select {
 	case <-e.settled:
 	case <-ctx.Done():
@@ -90,7 +96,7 @@ func (e *entry) settle(outcome error, isFinal bool) {
 	}
 	e.isSettled, e.outcome = true, outcome
 	close(e.settled)
-	if isFinal && e.sends <= 1 && !e.hasCopies.Load() {
+	if e.sends == 0 || isFinal && e.sends == 1 && !e.hasCopies.Load() {
 		e.end()
 	} else if outcome != nil {
 		go e.giveBack()
@@ -117,17 +123,19 @@ func (e *entry) attempt(opens bool) bool {
 	if err != nil {
 		return e.refused(err)
 	}
-	if e.isSettled || e.waits && box.isOpening && !opens {
+	if e.isSettled || e.waits && (box.isOpening && !opens || e.isQueued(box.name)) {
 		return true
 	}
 	e.sends++
+	e.isRefused = false
 	name := box.name
-	command := append([]any{"DLOCK.ACQUIRE", e.key, e.owner, e.lease.Milliseconds()}, e.mode...)
+	command := append(make([]any, 0, 11), "DLOCK.ACQUIRE", e.key, e.owner, e.lease.Milliseconds(), "REQID", e.number)
+	command = append(command, e.mode...)
 	if e.waits {
 		command = append(command, "QUEUE", name, 0)
 	}
 	l.mu.Unlock()
-	t, reply, err := e.do(append(command, "REQID", e.number)...)
+	t, reply, err := e.do(command...)
 	l.mu.Lock()
 	if numbers, _ := reply.([]any); len(numbers) >= 4 {
 		e.granted(t, numbers[0].(int64), numbers[2].(int64), numbers[3].(int64))
@@ -139,11 +147,16 @@ func (e *entry) attempt(opens bool) bool {
 		e.queuedIn = name
 	}
 	if !box.isRead {
-		box.isRead, box.isOpening, box.name = true, true, randomName()
+		box.isRead = true
+		if err != nil {
+			box.renew()
+		}
 		go box.listen()
 	}
 	return e.queuedIn == box.name || box.isOpening && !opens
 }
+
+func (e *entry) isQueued(name string) bool { return e.queuedIn == name && !e.isRefused }
 
 // refused takes an error instead of a grant. It returns false if it has to be sent again.
 func (e *entry) refused(err error) bool {
@@ -162,20 +175,43 @@ func (e *entry) refused(err error) bool {
 // granted takes a grant that was requested at t.
 func (e *entry) granted(t, fence, leaseMs, waitedMs int64) {
 	deadline := safeDeadline(t, waitedMs+leaseMs)
-	left := time.Duration(deadline - now())
 	switch {
 	case e.isSettled: // it has the lock, or gives it back
-	case left <= 0:
-		e.settle(lostError(e.key, "EXPIRED"), false)
+	case deadline <= now():
+		e.settle(lostError{e.key, "EXPIRED"}, false)
 	default:
 		e.fence, e.deadline = fence, deadline
-		e.expiry = time.AfterFunc(left, func() { _ = (&Held{e}).check(nil) })
-		e.renewal = time.AfterFunc(time.Duration(t+(waitedMs+leaseMs/3)*1e6-now()), func() { _ = e.extend(e.lease) })
-		if !e.renews {
-			e.renewal.Stop()
-		}
+		e.setTimer(t + (waitedMs+leaseMs/3)*1e6)
 		e.settle(nil, false)
 	}
+}
+
+// setTimer has it renewed at a time, and lost at its deadline.
+func (e *entry) setTimer(renewal int64) {
+	e.renewal = renewal
+	next := e.deadline
+	if e.renews {
+		next = min(next, renewal)
+	}
+	if left := time.Duration(next - now()); e.timer == nil {
+		e.timer = time.AfterFunc(left, e.onTimer)
+	} else {
+		e.timer.Reset(left)
+	}
+}
+
+func (e *entry) onTimer() {
+	e.locker.mu.Lock()
+	defer e.locker.mu.Unlock()
+	if e.check(nil) != nil {
+		return
+	}
+	isDue := e.renews && now() >= e.renewal
+	if isDue {
+		go e.extend(e.lease)
+		e.renewal = math.MaxInt64 // until that has an outcome
+	}
+	e.setTimer(e.renewal)
 }
 
 // extend makes the lease at least this long, and has it renewed after a third of it.
@@ -183,15 +219,12 @@ func (e *entry) extend(lease time.Duration) error {
 	t, reply, err := e.do("DLOCK.EXTEND", e.key, e.owner, lease.Milliseconds(), "FENCE", e.fence)
 	e.locker.mu.Lock()
 	defer e.locker.mu.Unlock()
-	if left := e.deadline - now(); e.lost == nil && left > 0 {
-		next := min(max(left/20, 5e6), 250e6)
+	if now := now(); e.lost == nil && now < e.deadline {
+		renewal := now + min(max((e.deadline-now)/20, 5e6), 250e6)
 		if leaseMs, isExtended := reply.(int64); isExtended {
-			e.deadline, next = max(e.deadline, safeDeadline(t, leaseMs)), t+leaseMs/3*1e6-now()
+			e.deadline, renewal = max(e.deadline, safeDeadline(t, leaseMs)), t+leaseMs/3*1e6
 		}
-		e.expiry.Reset(time.Duration(e.deadline - now()))
-		if e.renews {
-			e.renewal.Reset(time.Duration(next))
-		}
+		e.setTimer(renewal)
 	}
 	return e.check(err)
 }
@@ -199,9 +232,9 @@ func (e *entry) extend(lease time.Duration) error {
 // check returns why the lock is lost, if it is, or else the error.
 func (e *entry) check(err error) error {
 	if word := wordOf(err); isLoss(word) {
-		e.lose(lostError(e.key, word))
+		e.lose(lostError{e.key, word})
 	} else if now() >= e.deadline {
-		e.lose(lostError(e.key, "EXPIRED"))
+		e.lose(lostError{e.key, "EXPIRED"})
 	}
 	if e.lost != nil {
 		return e.lost
@@ -221,8 +254,7 @@ func (e *entry) lose(cause error) {
 // drop ends a hold in this process.
 func (e *entry) drop(cause error) {
 	e.lost = cause
-	e.expiry.Stop()
-	e.renewal.Stop()
+	e.timer.Stop()
 }
 
 // release releases a hold that was dropped.
@@ -231,9 +263,9 @@ func (e *entry) release() error {
 	hasCopies, word := e.hasCopies.Load(), wordOf(err)
 	switch {
 	case err != nil && hasCopies, e.locker.isTransient(word):
-		err = lostError(e.key, "UNCONFIRMED")
+		err = lostError{e.key, "UNCONFIRMED"}
 	case isLoss(word):
-		err = lostError(e.key, word)
+		err = lostError{e.key, word}
 	}
 	if hasCopies {
 		go e.giveBack()
@@ -275,13 +307,14 @@ func (e *entry) repeat(until int64, command ...any) error {
 // do sends a command once, at t.
 func (e *entry) do(command ...any) (t int64, reply any, err error) {
 	l := e.locker
+	cmd := redis.NewCmd(context.Background(), command...)
 	t = now()
-	reply, err = l.requests.Do(context.Background(), command...).Result()
+	err = l.requests.Process(context.Background(), once{cmd})
 	if wordOf(err) == noReply {
 		if !isUnsent(err) {
 			e.hasCopies.Store(true)
 		}
 		l.reload()
 	}
-	return t, reply, err
+	return t, cmd.Val(), err
 }

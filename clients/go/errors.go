@@ -61,6 +61,8 @@ func isUnsent(err error) bool {
 	return errors.As(err, &failure) && failure.Op == "dial"
 }
 
-func lostError(key, reason string) error {
-	return fmt.Errorf("dlock: %q: %w (%s)", key, ErrLost, reason)
-}
+// lostError is an ErrLost with its reason: a word of the server, or one of EXPIRED, UNCONFIRMED and RELEASED.
+type lostError struct{ key, reason string }
+
+func (e lostError) Error() string { return fmt.Sprintf("dlock: %q: %v (%s)", e.key, ErrLost, e.reason) }
+func (lostError) Unwrap() error   { return ErrLost }

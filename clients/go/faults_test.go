@@ -10,6 +10,8 @@ import (
 
 	"dlock"
 	"dlock/internal/testserver"
+
+	"github.com/redis/go-redis/v9"
 )
 
 func TestLock_lost_replies_count_once(t *testing.T) {
@@ -61,6 +63,41 @@ func TestHeld_renewals_are_repeated_after_cuts(t *testing.T) {
 	}
 	proxy.Cut()
 	unlock(t, held)
+}
+
+func TestHeld_Do_is_not_repeated_after_a_lost_reply(t *testing.T) {
+	server := testserver.Start(t)
+	proxy := testserver.StartProxy(t, server.Address)
+	client := redis.NewClient(&redis.Options{Addr: proxy.Address}) // which repeats commands
+	defer client.Close()
+	_, held := lock(t, newLocker(t, client), "{k}")
+	proxy.LoseReply("INCR")
+	if err := held.Do(background, "INCR", "{k}:n").Err(); err == nil || !proxy.HasLost() {
+		t.Fatal(err)
+	}
+	if count := server.Client().Get(background, "{k}:n").Val(); count != "1" {
+		t.Fatal(count)
+	}
+	unlock(t, held)
+}
+
+func TestLock_lost_answers_are_asked_for_again(t *testing.T) {
+	server := testserver.Start(t)
+	proxy := testserver.StartProxy(t, server.Address)
+	locker := newLocker(t, testserver.ClientOf(t, proxy.Address))
+	_, held := lock(t, newLocker(t, server.Client()), "k")
+	granted := lockAndUnlock(locker, "k")
+	testserver.Eventually(t, "it waits", func() bool { return server.Info("waiters") == "1" })
+	calls := server.Calls("dlock.acquire")
+	proxy.LoseReply("GRANTS")
+	testserver.Eventually(t, "a reply is lost", proxy.HasLost)
+	unlock(t, held)
+	if err := <-granted; err != nil {
+		t.Fatal(err)
+	}
+	if again := server.Calls("dlock.acquire") - calls; again != 0 {
+		t.Fatal("requests were repeated:", again)
+	}
 }
 
 func TestLock_waiting_survives_cuts_of_all_connections(t *testing.T) {

@@ -34,7 +34,7 @@ func (h *Held) Remaining() time.Duration {
 
 // Extend makes the lease at least this long from now on.
 func (h *Held) Extend(ctx context.Context, lease time.Duration) error {
-	return await(ctx, func() error { return h.entry.extend(lease) })
+	return h.entry.locker.await(ctx, func() error { return h.entry.extend(lease) })
 }
 
 // Do runs a command in the server only while the lock is held under its fence (DLOCK.GUARD): after [ErrLost] nothing was
@@ -64,7 +64,7 @@ func (h *Held) Unlock(ctx context.Context) error {
 	e.locker.mu.Lock()
 	err := e.check(nil)
 	if err == nil {
-		e.drop(lostError(e.key, "RELEASED"))
+		e.drop(lostError{e.key, "RELEASED"})
 	}
 	e.locker.mu.Unlock()
 	if err != nil {
@@ -76,7 +76,7 @@ func (h *Held) Unlock(ctx context.Context) error {
 	}
 	ctx, stop := context.WithTimeout(ctx, unlockTimeout)
 	defer stop()
-	return await(ctx, e.release)
+	return e.locker.await(ctx, e.release)
 }
 
 func (h *Held) check(err error) error {

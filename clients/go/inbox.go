@@ -20,7 +20,7 @@ const (
 type inbox struct {
 	locker    *Locker
 	node      *redis.Client // whose options the reader uses
-	name      string        // another one after any failure
+	name      string        // another one after NOINBOX
 	cursor    int64         // 0: the server does not have it
 	isRead    bool          // while somebody waits
 	isOpening bool          // while those who wait are sent with this name
@@ -101,59 +101,66 @@ func (b *inbox) waiting() []*entry {
 	return waiting
 }
 
-// listen reads it while somebody waits, under another name after each failure.
+// renew replaces an inbox that has ended. Requests with its former name can then not be queued before older ones.
+func (b *inbox) renew() { b.name, b.cursor, b.isOpening = randomName(), 0, true }
+
+// listen reads it while somebody waits.
 func (b *inbox) listen() {
-	l := b.locker
+	l, ctx := b.locker, context.Background()
+	client := l.connectTo(b.node, answerTimeout)
+	defer client.Close()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for pause := time.Duration(0); len(b.waiting()) > 0 && l.closing.Err() == nil; {
-		name := b.name
-		l.mu.Unlock()
-		time.Sleep(pause)
-		err := b.read(name)
-		l.reload()
-		l.mu.Lock()
-		if pause = min(max(2*pause, minPause), maxPause); b.cursor != 0 {
-			pause = 0
+	for pause := minPause; l.closing.Err() == nil; {
+		name, isNew := b.name, b.cursor == 0
+		command := []any{"DLOCK.GRANTS", name, b.cursor, "BLOCK", blockMs}
+		if isNew {
+			command = command[:3]
 		}
-		b.name, b.cursor, b.isOpening = randomName(), 0, true
-		for _, e := range b.waiting() {
-			if word := wordOf(err); err != nil && word != "NOINBOX" && !l.isTransient(word) {
-				e.settle(err, false)
+		l.mu.Unlock()
+		t := now()
+		reply, err := client.Do(ctx, command...).Slice()
+		l.mu.Lock()
+		isIdle := err != nil
+		if isIdle {
+			b.failed(err)
+			l.mu.Unlock()
+			l.reload()
+			time.Sleep(pause)
+			l.mu.Lock()
+			pause = min(2*pause, maxPause)
+		} else {
+			answers := reply[2].([]any)
+			for _, answer := range answers {
+				l.onAnswer(t, reply[1].(int64), answer.([]any))
 			}
-			go e.request() // in a cluster, another server may have the lock now
+			if isNew {
+				go b.open(name)
+			}
+			b.cursor, pause, isIdle = reply[0].(int64), minPause, !isNew && len(answers) == 0
+		}
+		if isIdle && len(b.waiting()) == 0 {
+			break
 		}
 	}
 	b.isRead, b.isOpening = false, false
 }
 
-// read creates an inbox, and receives answers while somebody waits.
-func (b *inbox) read(name string) error {
-	l, ctx := b.locker, context.Background()
-	client := l.connectTo(b.node, answerTimeout)
-	defer client.Close()
-	command := []any{"DLOCK.GRANTS", name, 0}
-	for {
-		t := now()
-		reply, err := client.Do(ctx, command...).Slice()
-		if err != nil {
-			return err
+// failed takes an error instead of answers. Unless the inbox has ended, the same call is made again.
+func (b *inbox) failed(err error) {
+	word := wordOf(err)
+	_, isCluster := b.locker.requests.(*redis.ClusterClient)
+	switch {
+	case word == "NOINBOX", word == "BUSYINBOX":
+		b.renew()
+	case !b.locker.isTransient(word):
+		for _, e := range b.waiting() {
+			e.settle(err, false)
 		}
-		l.mu.Lock()
-		answers := reply[2].([]any)
-		for _, answer := range answers {
-			l.onAnswer(t, reply[1].(int64), answer.([]any))
+	case isCluster: // where another server may have the lock now
+		for _, e := range b.waiting() {
+			go e.request()
 		}
-		if b.cursor == 0 {
-			go b.open(name)
-		}
-		b.cursor = reply[0].(int64)
-		isIdle := len(command) > 3 && len(answers) == 0 && len(b.waiting()) == 0
-		l.mu.Unlock()
-		if isIdle {
-			return nil
-		}
-		command = []any{"DLOCK.GRANTS", name, reply[0], "BLOCK", blockMs}
 	}
 }
 
@@ -163,7 +170,7 @@ func (b *inbox) open(name string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for b.name == name && b.isOpening {
-		unsent := slices.DeleteFunc(b.waiting(), func(e *entry) bool { return e.queuedIn == name })
+		unsent := slices.DeleteFunc(b.waiting(), func(e *entry) bool { return e.isQueued(name) })
 		b.isOpening = len(unsent) > 0
 		l.mu.Unlock()
 		for _, e := range unsent {
@@ -192,6 +199,7 @@ func (l *Locker) onAnswer(t, waitedMs int64, answer []any) {
 		}
 	case isKnown && word == "error" && e.refused(answerError(answer[4].(string))):
 	case isKnown && !e.isSettled:
+		e.isRefused = true
 		go e.request()
 	}
 }

@@ -20,6 +20,7 @@ type Locker struct {
 	owner            string      // how owners begin
 	isConnected      atomic.Bool // there was a connection
 	running          sync.WaitGroup
+	actions          chan func() // for a goroutine that is kept
 	closing          context.Context
 	close            context.CancelFunc
 
@@ -35,8 +36,9 @@ func New(client redis.UniversalClient) *Locker {
 	host, _ := os.Hostname()
 	owner := fmt.Sprintf("%s:%d:%s-", host, os.Getpid(), randomName())
 	l := &Locker{client: client, owner: owner, entries: map[uint64]*entry{}, inboxes: map[string]*inbox{}}
-	l.requests = l.connect()
+	l.requests, l.actions = l.connect(), make(chan func())
 	l.closing, l.close = context.WithCancel(context.Background())
+	go l.work()
 	return l
 }
 
@@ -78,7 +80,7 @@ func (l *Locker) Lock(ctx context.Context, key string, options ...Option) (conte
 
 // TryLock does not wait: it fails with [ErrBusy] if others hold the lock or wait for it.
 func (l *Locker) TryLock(ctx context.Context, key string, options ...Option) (context.Context, *Held, error) {
-	return l.acquire(ctx, key, false, append(options, WithTimeout(tryTimeout)))
+	return l.acquire(ctx, key, false, options)
 }
 
 func (l *Locker) acquire(ctx context.Context, key string, waits bool, options []Option) (context.Context, *Held, error) {
@@ -86,11 +88,15 @@ func (l *Locker) acquire(ctx context.Context, key string, waits bool, options []
 	for _, option := range options {
 		option(&settings)
 	}
-	waiting, stop := context.WithCancel(ctx)
-	if settings.timeout > 0 {
-		waiting, stop = context.WithTimeout(ctx, settings.timeout)
+	if !waits {
+		settings.timeout = tryTimeout
 	}
-	defer stop()
+	waiting := ctx
+	if settings.timeout > 0 {
+		limited, stop := context.WithTimeout(ctx, settings.timeout)
+		defer stop()
+		waiting = limited
+	}
 	work, cancel := context.WithCancelCause(ctx)
 	for {
 		e := &entry{settings: settings, key: key, cancel: cancel}
@@ -105,8 +111,8 @@ func (l *Locker) acquire(ctx context.Context, key string, waits bool, options []
 	}
 }
 
-// Close ends waiting calls with [ErrClosed], releases all locks, waits for that until ctx is done, and closes the
-// connections. Locks of a process that ends without it are free when their leases expire.
+// Close ends waiting calls with [ErrClosed], releases all locks and closes the connections. If ctx is done before, that
+// goes on in the background. Locks of a process that ends without it are free when their leases expire.
 func (l *Locker) Close(ctx context.Context) error {
 	l.mu.Lock()
 	l.close()
@@ -115,25 +121,45 @@ func (l *Locker) Close(ctx context.Context) error {
 		e.lose(ErrClosed)
 	}
 	l.mu.Unlock()
-	err := await(ctx, func() error {
+	return l.await(ctx, func() error {
 		l.running.Wait()
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		for _, b := range l.inboxes {
+			if b.cursor != 0 {
+				b.node.Do(ctx, "DLOCK.GRANTS", b.name, b.cursor, "TTL", 0)
+			}
+		}
+		_ = l.requests.Close()
 		return nil
 	})
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, b := range l.inboxes {
-		if b.cursor != 0 {
-			b.node.Do(ctx, "DLOCK.GRANTS", b.name, b.cursor, "TTL", 0)
+}
+
+// work runs actions until Close.
+func (l *Locker) work() {
+	for {
+		select {
+		case action := <-l.actions:
+			action()
+		case <-l.closing.Done():
+			return
 		}
 	}
-	_ = l.requests.Close()
-	return err
+}
+
+// run has an action run in the background: if possible by the goroutine that is kept, whose stack has grown already.
+func (l *Locker) run(action func()) {
+	select {
+	case l.actions <- action:
+	default:
+		go action()
+	}
 }
 
 // await waits for an action, which goes on if ctx is done before.
-func await(ctx context.Context, action func() error) error {
+func (l *Locker) await(ctx context.Context, action func() error) error {
 	done := make(chan error, 1)
-	go func() { done <- action() }()
+	l.run(func() { done <- action() })
 	select {
 	case err := <-done:
 		return err

@@ -96,6 +96,29 @@ func TestTryLock_held_lock_fails_with_ErrBusy(t *testing.T) {
 	unlock(t, held)
 }
 
+func TestTryLock_options_of_the_caller_are_not_changed(t *testing.T) {
+	locker := newLocker(t, testserver.Start(t).Client())
+	options := make([]dlock.Option, 1, 2)
+	options[0] = dlock.WithShared()
+	_, held, err := locker.TryLock(background, "k", options...)
+	if err != nil || options[:2][1] != nil {
+		t.Fatal(err, "the array is changed")
+	}
+	unlock(t, held)
+}
+
+func TestLock_done_context_sends_nothing(t *testing.T) {
+	server := testserver.Start(t)
+	ctx, cancel := context.WithCancel(background)
+	cancel()
+	if _, _, err := newLocker(t, server.Client()).Lock(ctx, "k"); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	if calls := server.Calls("dlock.acquire") + server.Calls("dlock.release"); calls != 0 {
+		t.Fatal(calls)
+	}
+}
+
 func TestLock_error_of_the_server_is_returned(t *testing.T) {
 	server := testserver.Start(t)
 	client := server.Client()
@@ -360,6 +383,26 @@ func TestClose_ends_waiting_releases_and_leaves_no_goroutine_or_connection(t *te
 	if err := locker.Close(background); err != nil {
 		t.Fatal("closed twice:", err)
 	}
+}
+
+func TestClose_returns_with_its_context_and_goes_on(t *testing.T) {
+	server := testserver.Start(t)
+	locker := dlock.New(server.Client())
+	lock(t, locker, "k")
+	waited := lockAndUnlock(locker, "k")
+	testserver.Eventually(t, "it waits", func() bool { return server.Info("waiters") == "1" })
+	server.Pause()
+	ctx, stop := context.WithTimeout(background, 50*time.Millisecond)
+	defer stop()
+	began := time.Now()
+	if err := locker.Close(ctx); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > time.Second {
+		t.Fatal(err, time.Since(began))
+	}
+	if err := <-waited; !errors.Is(err, dlock.ErrClosed) {
+		t.Fatal(err)
+	}
+	server.Resume()
+	server.HasNothing()
 }
 
 func TestLocker_reader_ends_when_nobody_waits(t *testing.T) {

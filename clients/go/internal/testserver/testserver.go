@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -94,6 +95,19 @@ func (s *Server) Info(field string) string {
 	}
 	s.t.Fatalf("no field %s in %s", field, text)
 	return ""
+}
+
+// Calls returns how often a command was called.
+func (s *Server) Calls(command string) int {
+	s.t.Helper()
+	text, err := s.Client().Info(context.Background(), "commandstats").Result()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	_, stats, _ := strings.Cut(text, "cmdstat_"+command+":calls=")
+	digits, _, _ := strings.Cut(stats, ",")
+	calls, _ := strconv.Atoi(digits)
+	return calls
 }
 
 // HasNothing waits until the server has no lock and no waiting request.
