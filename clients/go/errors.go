@@ -23,10 +23,10 @@ const noReply = "CONNECTION"
 
 // wordOf returns the first word of an error, which says what it is.
 func wordOf(err error) string {
-	var reply redis.Error
 	if err == nil {
 		return ""
-	} else if errors.As(err, &reply) {
+	}
+	if reply := redis.Error(nil); errors.As(err, &reply) {
 		word, _, _ := strings.Cut(reply.Error(), " ")
 		return word
 	}

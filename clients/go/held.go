@@ -34,7 +34,7 @@ func (h *Held) Remaining() time.Duration {
 
 // Extend makes the lease at least this long from now on.
 func (h *Held) Extend(ctx context.Context, lease time.Duration) error {
-	return h.entry.locker.await(ctx, func() error { return h.entry.extend(lease) })
+	return h.entry.locker.await(ctx, nil, func() error { return h.entry.extend(lease) })
 }
 
 // Do runs a command in the server only while the lock is held under its fence (DLOCK.GUARD): after [ErrLost] nothing was
@@ -74,9 +74,7 @@ func (h *Held) Unlock(ctx context.Context) error {
 	if ctx.Err() != nil {
 		ctx = context.WithoutCancel(ctx)
 	}
-	ctx, stop := context.WithTimeout(ctx, unlockTimeout)
-	defer stop()
-	return e.locker.await(ctx, e.release)
+	return e.locker.await(ctx, time.After(unlockTimeout), e.release)
 }
 
 func (h *Held) check(err error) error {

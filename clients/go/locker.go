@@ -121,7 +121,7 @@ func (l *Locker) Close(ctx context.Context) error {
 		e.lose(ErrClosed)
 	}
 	l.mu.Unlock()
-	return l.await(ctx, func() error {
+	return l.await(ctx, nil, func() error {
 		l.running.Wait()
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -156,16 +156,18 @@ func (l *Locker) run(action func()) {
 	}
 }
 
-// await waits for an action, which goes on if ctx is done before.
-func (l *Locker) await(ctx context.Context, action func() error) error {
-	done := make(chan error, 1)
+// await waits for an action, which goes on if ctx is done before, or it is late.
+func (l *Locker) await(ctx context.Context, late <-chan time.Time, action func() error) error {
+	done, err := make(chan error, 1), context.DeadlineExceeded
 	l.run(func() { done <- action() })
 	select {
 	case err := <-done:
 		return err
 	case <-ctx.Done():
-		return fmt.Errorf("dlock: not confirmed by the server yet: %w", ctx.Err())
+		err = ctx.Err()
+	case <-late:
 	}
+	return fmt.Errorf("dlock: not confirmed by the server yet: %w", err)
 }
 
 // randomName returns 128 random bits.

@@ -117,7 +117,10 @@ func (m *Mutex) lock(ctx context.Context, tries int, value string) (err error) {
 	options := []dlock.Option{dlock.WithLease(m.expiry), dlock.WithOwner(value), dlock.WithoutRenewal()}
 	lock, timeout := m.redsync.locker.TryLock, time.Duration(0)
 	for try := 1; try < tries; try++ {
-		lock, timeout = m.redsync.locker.Lock, timeout+m.delay(try)
+		timeout += m.delay(try)
+	}
+	if timeout > 0 { // 0 would be no limit
+		lock = m.redsync.locker.Lock
 	}
 	_, held, err := lock(ctx, m.name, append(options, dlock.WithTimeout(timeout))...)
 	switch {

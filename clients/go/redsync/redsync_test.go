@@ -44,6 +44,17 @@ func TestMutex_others_are_excluded_for_all_tries(t *testing.T) {
 	lock(t, rs.NewMutex("k"))
 }
 
+func TestMutex_tries_without_delay_do_not_wait(t *testing.T) {
+	rs := redsync.New(testserver.Start(t).Client())
+	lock(t, rs.NewMutex("k"))
+	ctx, stop := context.WithTimeout(context.Background(), 2*time.Second)
+	defer stop()
+	var taken *redsync.ErrTaken
+	if err := rs.NewMutex("k", redsync.WithRetryDelay(0)).LockContext(ctx); !errors.As(err, &taken) {
+		t.Fatal(err)
+	}
+}
+
 func TestMutex_waiting_ends_with_Unlock(t *testing.T) {
 	rs := redsync.New(testserver.Start(t).Client())
 	first, second := rs.NewMutex("k"), rs.NewMutex("k")
