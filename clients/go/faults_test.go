@@ -1,9 +1,12 @@
 package dlock_test
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -98,6 +101,35 @@ func TestLock_lost_answers_are_asked_for_again(t *testing.T) {
 	if again := server.Calls("dlock.acquire") - calls; again != 0 {
 		t.Fatal("requests were repeated:", again)
 	}
+}
+
+func TestLock_grant_for_an_unknown_request_is_given_back(t *testing.T) {
+	server := testserver.Start(t)
+	monitor, err := net.Dial("tcp", server.Address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer monitor.Close()
+	fmt.Fprint(monitor, "MONITOR\r\n")
+	locker := newLocker(t, server.Client())
+	_, held := lock(t, newLocker(t, server.Client()), "k")
+	granted := lockAndUnlock(locker, "k")
+	inbox, lines := "", bufio.NewScanner(monitor)
+	for inbox == "" && lines.Scan() {
+		if _, call, isGrants := strings.Cut(lines.Text(), `"DLOCK.GRANTS" "`); isGrants {
+			inbox, _, _ = strings.Cut(call, `"`)
+		}
+	}
+	testserver.Eventually(t, "it waits", func() bool { return server.Info("waiters") == "1" })
+	unknown := []any{"DLOCK.ACQUIRE", "k", "unknown", 30000, "QUEUE", inbox, 0, "REQID", 1000}
+	if err := server.Client().Do(background, unknown...).Err(); err != nil {
+		t.Fatal(err)
+	}
+	unlock(t, held)
+	if err := <-granted; err != nil {
+		t.Fatal(err)
+	}
+	server.HasNothing()
 }
 
 func TestLock_waiting_survives_cuts_of_all_connections(t *testing.T) {

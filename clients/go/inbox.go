@@ -193,7 +193,7 @@ func (l *Locker) onAnswer(t, waitedMs int64, answer []any) {
 	case isKnown && word == "granted":
 		e.granted(t, answer[4].(int64), answer[6].(int64), waitedMs)
 	case word == "granted":
-		e := &entry{key: key, number: number, settings: settings{owner: owner}}
+		e := &entry{key: key, number: number, sends: 1, settings: settings{owner: owner}}
 		if e.enroll(l) == nil {
 			e.settle(ErrLost, false) // nobody waits for it
 		}
