@@ -57,9 +57,11 @@ func TestTryLock_lost_reply_is_repeated(t *testing.T) {
 func TestHeld_renewals_are_repeated_after_cuts(t *testing.T) {
 	server := testserver.Start(t)
 	proxy := testserver.StartProxy(t, server.Address)
-	ctx, held := lock(t, newLocker(t, testserver.ClientOf(t, proxy.Address)), "k", dlock.WithLease(300*time.Millisecond))
-	for end := time.Now().Add(1500 * time.Millisecond); time.Now().Before(end); time.Sleep(30 * time.Millisecond) {
+	ctx, held := lock(t, newLocker(t, testserver.ClientOf(t, proxy.Address)), "k", dlock.WithLease(3*time.Second))
+	for range 3 {
 		proxy.LoseReply("EXTEND")
+		testserver.Eventually(t, "a reply is lost", proxy.HasLost)
+		testserver.Eventually(t, "it is renewed", func() bool { return held.Remaining() > 2500*time.Millisecond })
 		if ctx.Err() != nil {
 			t.Fatal(context.Cause(ctx))
 		}
