@@ -135,31 +135,47 @@ func TestCluster_waiter_is_granted_by_the_new_primary(t *testing.T) {
 }
 
 func TestSentinel_waiter_is_granted_by_the_new_primary(t *testing.T) {
-	primary := testserver.Start(t)
-	host, port, _ := net.SplitHostPort(primary.Address)
-	replica := testserver.Start(t, "--replicaof", host+" "+port)
-	testserver.Eventually(t, "the replica has synced", func() bool {
-		return strings.Contains(replica.Client().Info(background, "replication").Val(), "master_link_status:up")
-	})
-	sentinel := startSentinel(t, host, port)
-	client := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "locks", SentinelAddrs: []string{sentinel}})
-	t.Cleanup(func() { _ = client.Close() })
-	locker := newLocker(t, client)
-	ctx, held := lock(t, locker, "k")
-	granted := lockAndUnlock(locker, "k")
-	testserver.Eventually(t, "it waits", func() bool { return primary.Info("waiters") == "1" })
-	sentinels := testserver.ClientOf(t, sentinel)
-	testserver.Eventually(t, "the Sentinel knows the replica, which has the lock", func() bool {
-		return len(sentinels.Do(background, "SENTINEL", "REPLICAS", "locks").Val().([]any)) == 1 && replica.Info("locks") == "1"
-	})
-	primary.Kill()
-	testserver.Eventually(t, "it waits there", func() bool { return replica.Info("waiters") == "1" })
-	if ctx.Err() != nil {
-		t.Fatal(context.Cause(ctx))
-	}
-	unlock(t, held)
-	if err := <-granted; err != nil {
-		t.Fatal(err)
+	for _, isForced := range []bool{false, true} {
+		t.Run(fmt.Sprint("forced: ", isForced), func(t *testing.T) {
+			primary := testserver.Start(t)
+			host, port, _ := net.SplitHostPort(primary.Address)
+			replica := testserver.Start(t, "--replicaof", host+" "+port)
+			testserver.Eventually(t, "the replica has synced", func() bool {
+				return strings.Contains(replica.Client().Info(background, "replication").Val(), "master_link_status:up")
+			})
+			sentinel := startSentinel(t, host, port)
+			options := redis.FailoverOptions{MasterName: "locks", SentinelAddrs: []string{sentinel}}
+			client := redis.NewFailoverClient(&options)
+			t.Cleanup(func() { _ = client.Close() })
+			locker := newLocker(t, client)
+			ctx, held := lock(t, locker, "k")
+			granted := lockAndUnlock(locker, "k")
+			testserver.Eventually(t, "it waits", func() bool { return primary.Info("waiters") == "1" })
+			sentinels := testserver.ClientOf(t, sentinel)
+			testserver.Eventually(t, "the Sentinel knows the replica, which has the lock", func() bool {
+				replicas := sentinels.Do(background, "SENTINEL", "REPLICAS", "locks").Val().([]any)
+				return len(replicas) == 1 && replica.Info("locks") == "1"
+			})
+			if !isForced {
+				primary.Kill()
+			} else {
+				testserver.Eventually(t, "the failover begins", func() bool {
+					return sentinels.Do(background, "SENTINEL", "FAILOVER", "locks").Err() == nil
+				})
+			}
+			testserver.Eventually(t, "it waits there", func() bool { return replica.Info("waiters") == "1" })
+			// The former primary is demoted 8 s later, and grants locks until then.
+			if isForced && !strings.Contains(primary.Client().Info(background, "replication").Val(), "role:master") {
+				t.Fatal("it followed only when the former primary was demoted")
+			}
+			if ctx.Err() != nil {
+				t.Fatal(context.Cause(ctx))
+			}
+			unlock(t, held)
+			if err := <-granted; err != nil {
+				t.Fatal(err)
+			}
+		})
 	}
 }
 

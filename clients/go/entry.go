@@ -259,7 +259,7 @@ func (e *entry) drop(cause error) {
 
 // release releases a hold that was dropped.
 func (e *entry) release() error {
-	err := e.repeat(e.deadline, "DLOCK.RELEASE", e.key, e.owner, "FENCE", e.fence, "REQID", e.number)
+	err := e.repeat(e.deadline, "FENCE", e.fence)
 	hasCopies, word := e.hasCopies.Load(), wordOf(err)
 	switch {
 	case err != nil && hasCopies, e.locker.isTransient(word):
@@ -268,31 +268,36 @@ func (e *entry) release() error {
 		err = lostError{e.key, word}
 	}
 	if hasCopies {
-		go e.giveBack()
-		return err
+		go e.finish()
+	} else {
+		e.finish()
 	}
-	e.locker.mu.Lock()
-	defer e.locker.mu.Unlock()
-	e.end()
 	return err
 }
 
-// giveBack withdraws the request, or releases what it was granted; then also what lost connections delivered late.
+// giveBack withdraws the request, or releases what it was granted.
 func (e *entry) giveBack() {
-	until := now() + int64(max(e.lease, giveBackTimeout))
-	command := []any{"DLOCK.RELEASE", e.key, e.owner, "REQID", e.number}
-	_ = e.repeat(until, command...)
-	for e.hasCopies.Swap(false) && now() < until {
+	_ = e.repeat(e.patience())
+	e.finish()
+}
+
+// finish releases what lost connections deliver late, and ends the entry.
+func (e *entry) finish() {
+	for until := e.patience(); e.hasCopies.Swap(false) && now() < until; {
 		time.Sleep(lateCopies)
-		_ = e.repeat(until, command...)
+		_ = e.repeat(until)
 	}
 	e.locker.mu.Lock()
 	defer e.locker.mu.Unlock()
 	e.end()
 }
 
-// repeat sends a RELEASE until it has a reply, or the time is over.
-func (e *entry) repeat(until int64, command ...any) error {
+// patience returns until when it is given back.
+func (e *entry) patience() int64 { return now() + int64(max(e.lease, giveBackTimeout)) }
+
+// repeat sends RELEASE until it has a reply, or the time is over.
+func (e *entry) repeat(until int64, options ...any) error {
+	command := append([]any{"DLOCK.RELEASE", e.key, e.owner, "REQID", e.number}, options...)
 	e.sending.Lock()
 	defer e.sending.Unlock()
 	for pause := minPause; ; pause = min(2*pause, maxPause) {

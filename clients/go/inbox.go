@@ -14,6 +14,8 @@ const (
 	requestTimeout = 3 * time.Second
 	blockMs        = 2000 // how long GRANTS waits: less than an inbox lasts without it, 5 s
 	answerTimeout  = blockMs*time.Millisecond + 2*time.Second
+	// Sentinels demote a primary that they replace 8 s later. go-redis closes its own connections to it, but not these.
+	sentinelAddr, sentinelLifetime = "FailoverClient", 2 * time.Second
 )
 
 // An inbox receives the answers of one primary. The mutex of the Locker guards it.
@@ -28,19 +30,15 @@ type inbox struct {
 
 // connect returns a client with one connection to each server, which repeats nothing by itself.
 func (l *Locker) connect() redis.UniversalClient {
-	switch client := l.client.(type) {
-	case *redis.Client:
+	if client, isSingle := l.client.(*redis.Client); isSingle {
 		return l.connectTo(client, requestTimeout)
-	case *redis.ClusterClient:
-		options := *client.Options()
-		options.Addrs = slices.Clone(options.Addrs) // to which a client appends
-		options.PoolSize, options.MinIdleConns, options.PoolTimeout = 1, 0, time.Minute
-		options.ReadTimeout, options.WriteTimeout = requestTimeout, requestTimeout
-		options.MaxRedirects, options.DialerRetries, options.OnConnect = 1, 1, l.onConnect(options.OnConnect)
-		return redis.NewClusterClient(&options)
-	default:
-		panic("dlock: New takes a *redis.Client or a *redis.ClusterClient")
 	}
+	options := *l.client.(*redis.ClusterClient).Options()
+	options.Addrs = slices.Clone(options.Addrs) // to which a client appends
+	options.PoolSize, options.MinIdleConns, options.PoolTimeout = 1, 0, time.Minute
+	options.ReadTimeout, options.WriteTimeout = requestTimeout, requestTimeout
+	options.MaxRedirects, options.DialerRetries, options.OnConnect = 1, 1, l.onConnect(options.OnConnect)
+	return redis.NewClusterClient(&options)
 }
 
 func (l *Locker) connectTo(client *redis.Client, timeout time.Duration) *redis.Client {
@@ -49,6 +47,9 @@ func (l *Locker) connectTo(client *redis.Client, timeout time.Duration) *redis.C
 	options.ReadTimeout, options.WriteTimeout = timeout, timeout
 	options.MaxRetries, options.DialerRetries, options.OnConnect = -1, 1, l.onConnect(options.OnConnect)
 	options.Limiter, options.PushNotificationProcessor = nil, nil
+	if options.Addr == sentinelAddr {
+		options.ConnMaxLifetime = sentinelLifetime
+	}
 	return redis.NewClient(&options)
 }
 
@@ -121,8 +122,8 @@ func (b *inbox) listen() {
 		t := now()
 		reply, err := client.Do(ctx, command...).Slice()
 		l.mu.Lock()
-		isIdle := err != nil
-		if isIdle {
+		var answers []any
+		if err != nil {
 			b.failed(err)
 			l.mu.Unlock()
 			l.reload()
@@ -130,16 +131,16 @@ func (b *inbox) listen() {
 			l.mu.Lock()
 			pause = min(2*pause, maxPause)
 		} else {
-			answers := reply[2].([]any)
+			answers = reply[2].([]any)
 			for _, answer := range answers {
 				l.onAnswer(t, reply[1].(int64), answer.([]any))
 			}
 			if isNew {
 				go b.open(name)
 			}
-			b.cursor, pause, isIdle = reply[0].(int64), minPause, !isNew && len(answers) == 0
+			b.cursor, pause = reply[0].(int64), minPause
 		}
-		if isIdle && len(b.waiting()) == 0 {
+		if len(answers) == 0 && len(b.waiting()) == 0 {
 			break
 		}
 	}
