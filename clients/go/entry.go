@@ -297,7 +297,7 @@ func (e *entry) patience() int64 { return now() + int64(max(e.lease, giveBackTim
 
 // repeat sends RELEASE until it has a reply, or the time is over.
 func (e *entry) repeat(until int64, options ...any) error {
-	command := append([]any{"DLOCK.RELEASE", e.key, e.owner, "REQID", e.number}, options...)
+	command := append(append(make([]any, 0, 7), "DLOCK.RELEASE", e.key, e.owner, "REQID", e.number), options...)
 	e.sending.Lock()
 	defer e.sending.Unlock()
 	for pause := minPause; ; pause = min(2*pause, maxPause) {
