@@ -1,5 +1,8 @@
 import { setTimeout as sleep } from "node:timers/promises";
 
+/** The words of a command. */
+export type Args = (string | Buffer)[];
+
 /** What Locks need of a Redis client. */
 export interface Client {
   /** Makes a connection to the primary, or to the node of a cluster at this address. */
@@ -13,7 +16,7 @@ export interface Client {
 export interface Connection {
   /** `onEnd` is called when the connection is lost. Commands without a reply are rejected then. */
   connect(onEnd: () => void): Promise<unknown>;
-  send(args: string[]): Promise<unknown>;
+  send(args: Args): Promise<unknown>;
   close(): void;
 }
 
@@ -28,6 +31,15 @@ export const now = () => performance.now();
 
 /** Until when a lease that was confirmed by a request sent at `sent` lasts for certain. */
 export const deadline = (sent: number, ms: number) => sent + ms * 0.999 - 2;
+
+/** Rejects after this time. If the program was blocked, what has arrived is read first. */
+export function inTime<T>(promise: Promise<T>, ms: number): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const onTime = () => setImmediate(() => reject(new Error(`none within ${ms} ms`)));
+    const timer = setTimeout(onTime, ms).unref();
+    void promise.then(resolve, reject).then(() => clearTimeout(timer));
+  });
+}
 
 /** Waits about this long, without keeping the process alive. */
 export const pause = (ms: number) => sleep(ms * (0.5 + Math.random() / 2), undefined, { ref: false });

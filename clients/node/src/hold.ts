@@ -81,7 +81,7 @@ export class Hold {
   }
 
   /** A fenced write: the server runs the command if the lock is held. Rejects with Lost if it has not run. */
-  async query(command: string, ...args: (string | number)[]): Promise<unknown> {
+  async query(command: string, ...args: (string | number | Buffer)[]): Promise<unknown> {
     this.#check();
     return await this.router.track(this.#call(["DLOCK.GUARD", this.key, this.owner, this.fence, command, ...args]));
   }
@@ -144,9 +144,9 @@ export class Hold {
     if (!this.isHeld) throw this.lose("EXPIRED");
   }
 
-  async #call(args: (string | number)[], until?: number): Promise<unknown> {
+  async #call(args: (string | number | Buffer)[], until?: number): Promise<unknown> {
     try {
-      return await this.router.call(this.key, args.map(String), until);
+      return await this.router.call(this.key, args.map((arg) => (Buffer.isBuffer(arg) ? arg : String(arg))), until);
     } catch (cause) {
       const error = lockError(cause);
       throw isLost(error) && this.stage === "held" ? this.lose(error.word) : error;

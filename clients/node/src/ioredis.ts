@@ -28,7 +28,7 @@ export function fromIoredis(client: IoRedis | IoRedisCluster): Client {
   if (!("nodes" in client)) return { connection: async () => connection(client, {}) };
   const ready = async () => {
     if (client.status === "wait") await client.connect();
-    else if (client.status !== "ready") await once(client as never, "ready");
+    else if (client.status !== "ready") await once(client as never, "ready", { signal: AbortSignal.timeout(TIMEOUT) });
     return client;
   };
   return {

@@ -1,4 +1,4 @@
-import { pause, type Connection } from "./client.js";
+import { inTime, pause, type Args, type Connection } from "./client.js";
 import { lockError } from "./errors.js";
 
 /** How many commands may be without a reply. More would only wait in buffers. */
@@ -21,14 +21,14 @@ export class Link {
   ) {}
 
   /** Sends once. The command is made when it can be sent at once; it may be withdrawn until then. */
-  async send(command: () => string[] | undefined): Promise<unknown> {
+  async send(command: () => Args | undefined): Promise<unknown> {
     const connection = await (this.#opened ??= this.#open());
     const isFull = this.#pending >= MAX_PENDING || this.#unsent.length > 0;
     if (isFull) await new Promise<void>((resume) => this.#unsent.push(resume));
     this.#pending++;
     try {
       const args = command();
-      return args && (await this.#inTime(connection, connection.send(args)));
+      return args && (await inTime(connection.send(args), this.timeout));
     } catch (cause) {
       const error = lockError(cause);
       // READONLY: a primary that was demoted.
@@ -48,8 +48,9 @@ export class Link {
     let connection: Connection | undefined;
     try {
       if (this.#failures > 0) await pause(Math.min(1_000, 10 * 2 ** this.#failures));
-      const own = (this.#current = connection = await this.connect());
-      await this.#inTime(own, own.connect(() => this.#drop(own)));
+      const own = (connection = await inTime(this.connect(), this.timeout));
+      this.#current = own;
+      await inTime(own.connect(() => this.#drop(own)), this.timeout);
       if (own !== this.#current) throw new Error("it was closed");
       [this.#failures, this.hasOpened] = [0, true];
       return own;
@@ -58,19 +59,6 @@ export class Link {
       if (connection) this.#drop(connection);
       else this.#opened = undefined;
       throw lockError(error);
-    }
-  }
-
-  /** Drops a connection without a reply. If the program was blocked, what has arrived is read first. */
-  async #inTime<T>(connection: Connection, reply: Promise<T>): Promise<T> {
-    let isOver = false;
-    const onTime = () => setImmediate(() => isOver || this.#drop(connection));
-    const timer = setTimeout(onTime, this.timeout).unref();
-    try {
-      return await reply;
-    } finally {
-      isOver = true;
-      clearTimeout(timer);
     }
   }
 

@@ -1,8 +1,20 @@
 import { setMaxListeners } from "node:events";
 import { MAX_TIMER, now, type Client } from "./client.js";
-import { AcquireTimeout } from "./errors.js";
+import { AcquireTimeout, Lost } from "./errors.js";
 import { Hold, type Lock, type LockOptions } from "./hold.js";
 import { PATIENCE, Router } from "./router.js";
+
+/** A lease that is shorter than the way to the server never arrives in time: after so many, it is given up. */
+const MAX_LATE_GRANTS = 10;
+
+/** Calls this on an abort. Any number of tasks may wait with one signal. Returns how to end that. */
+function onAbort(signal: AbortSignal | undefined, abort: (reason: unknown) => void): () => void {
+  const listener = () => abort(signal?.reason);
+  if (signal?.aborted) listener();
+  if (signal) setMaxListeners(0, signal);
+  signal?.addEventListener("abort", listener);
+  return () => signal?.removeEventListener("abort", listener);
+}
 
 /** Locks on one server, or on the primaries of a cluster. Create one per process. */
 export class Locks {
@@ -32,18 +44,25 @@ export class Locks {
     routine: (signal: AbortSignal, lock: Lock, ...others: Lock[]) => T | Promise<T>,
   ): Promise<T> {
     const all: LockOptions = typeof options === "number" ? { lease: options } : options;
-    const [wanted, held] = [[keys].flat(), new Map<string, Lock>()];
-    const either = () => AbortSignal.any([all.signal ?? [], Array.from(held.values(), (lock) => lock.signal)].flat());
+    const wanted = [keys].flat();
+    const held = new Map<string, Lock>();
+    // Not AbortSignal.any, of which a signal that lives long keeps something.
+    const cancel = new AbortController();
+    const abort = (reason: unknown) => cancel.abort(reason);
+    const ignore = onAbort(all.signal, abort);
     const releases = () => Array.from(held.values(), (lock) => lock.release());
     try {
       for (const key of [...new Set(wanted)].sort()) {
-        held.set(key, await this.acquire(key, { ...all, signal: either() }));
+        const lock = await this.acquire(key, { ...all, signal: cancel.signal });
+        held.set(key, lock);
+        onAbort(lock.signal, abort);
       }
       const [first, ...others] = wanted.map((key) => held.get(key)!);
-      const result = await routine(either(), first!, ...others);
+      const result = await routine(cancel.signal, first!, ...others);
       await Promise.all(releases());
       return result;
     } finally {
+      ignore();
       await Promise.allSettled(releases());
     }
   }
@@ -57,28 +76,26 @@ export class Locks {
     const { signal, timeout } = options;
     signal?.throwIfAborted();
     let hold = new Hold(this.#router, key, options, until);
-    const onAbort = () => hold.fail(signal!.reason);
     const onTime = () => hold.fail(new AcquireTimeout(key, timeout!, hold.lastError));
-    // Any number of tasks may wait with one signal.
-    if (signal) setMaxListeners(0, signal);
-    signal?.addEventListener("abort", onAbort, { once: true });
+    const ignore = onAbort(signal, (reason) => hold.fail(reason));
     const timer = timeout === undefined ? undefined : setTimeout(onTime, Math.min(timeout, MAX_TIMER));
     try {
-      for (; ; hold = new Hold(this.#router, key, options, until)) {
-        void this.#router.submit(hold);
+      for (let late = 0; ; late++, hold = new Hold(this.#router, key, options, until)) {
+        this.#router.submit(hold).catch(hold.fail);
         const isGranted = await hold.outcome;
         signal?.throwIfAborted();
         if (hold.isHeld) return hold;
         this.#router.abandon(hold);
         // If it was granted, the lease had expired when the grant arrived: it is asked for anew.
         if (!isGranted) return null;
+        if (late === MAX_LATE_GRANTS) throw new Lost(key, "EXPIRED");
       }
     } catch (error) {
       this.#router.abandon(hold);
       throw error;
     } finally {
       clearTimeout(timer);
-      signal?.removeEventListener("abort", onAbort);
+      ignore();
     }
   }
 }

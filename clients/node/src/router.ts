@@ -1,4 +1,4 @@
-import { deadline, now, pause, TIMEOUT, type Client } from "./client.js";
+import { now, pause, TIMEOUT, type Args, type Client } from "./client.js";
 import { isTransient, LockError, lockError } from "./errors.js";
 import type { Hold } from "./hold.js";
 import { Session } from "./session.js";
@@ -15,6 +15,8 @@ const RENEWED_WITHIN = 500;
 
 const MAX_REDIRECTIONS = 5;
 
+const CLOSED = () => new LockError("CLOSED", "the Locks were closed");
+
 type Granted = Pick<Hold, "id" | "key" | "owner" | "lease" | "hasLostCopies">;
 
 /** All requests of a Locks, and the way to their servers. */
@@ -26,12 +28,14 @@ export class Router {
   readonly #moved = new Map<number, string>();
   readonly #running = new Set<Promise<unknown>>();
   readonly #alive = setInterval(() => {}, 1e9).unref();
+  #closing: Promise<void> | undefined;
   #isClosed = false;
 
   constructor(private readonly client: Client) {}
 
   /** Sends a request, and sends it again, until it has an outcome. */
   async submit(request: Hold): Promise<void> {
+    if (this.#closing) return request.fail(CLOSED());
     this.requests.set(request.id, request);
     while (request.stage === "waiting") {
       let session: Session | undefined;
@@ -55,15 +59,15 @@ export class Router {
     }
   }
 
-  /** The lease is counted from `from`. A request can get its grant twice, and after its end. */
-  onGranted(granted: Granted, fence: number, lease: number, from: number): void {
+  /** A request can get its grant twice, and after its end. */
+  onGranted(granted: Granted, fence: number, until: number): void {
     const known = this.requests.get(granted.id);
     if (!known) this.giveBack(granted);
-    else if (known.stage === "waiting") known.grant(fence, deadline(from, lease));
+    else if (known.stage === "waiting") known.grant(fence, until);
   }
 
   /** Sends a command to the server of the key: again until then, if there is no reply. That to the last copy counts. */
-  async call(key: string, args: string[], until = 0, onLostReply = () => {}): Promise<unknown> {
+  async call(key: string, args: Args, until = 0, onLostReply = () => {}): Promise<unknown> {
     for (let redirections = 0; ; await pause(20)) {
       const session = await this.#session(key);
       try {
@@ -110,17 +114,22 @@ export class Router {
   }
 
   /** Ends all requests and holds, and waits for what is under way, for a limited time. */
-  async close(): Promise<void> {
+  close(): Promise<void> {
+    return (this.#closing ??= this.#close());
+  }
+
+  async #close(): Promise<void> {
     for (const request of [...this.requests.values()]) {
       if (request.stage === "held") request.lose("CLOSED");
-      else request.fail(new LockError("CLOSED", "the Locks were closed"));
+      else request.fail(CLOSED());
     }
     for (const until = now() + TIMEOUT; this.#running.size > 0 && now() < until; ) {
       await Promise.race([Promise.allSettled(this.#running), pause(TIMEOUT)]);
     }
     this.#isClosed = true;
-    clearInterval(this.#alive);
+    this.#alive.ref();
     await Promise.all(Array.from(this.#sessions.values(), (session) => session.close()));
+    clearInterval(this.#alive);
   }
 
   /** Whether the same command can succeed later, perhaps on another server. */
@@ -142,7 +151,7 @@ export class Router {
   }
 
   async #session(key: string): Promise<Session> {
-    if (this.#isClosed) throw new LockError("CLOSED", "the Locks were closed");
+    if (this.#isClosed) throw CLOSED();
     let address = "";
     if (this.client.primary) {
       const slot = slotOf(key);

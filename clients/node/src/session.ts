@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import { now, pause, TIMEOUT, type Client } from "./client.js";
+import { deadline, now, pause, TIMEOUT, type Client } from "./client.js";
 import { isTransient, lockError } from "./errors.js";
 import type { Hold } from "./hold.js";
 import { Link } from "./link.js";
@@ -32,7 +32,7 @@ export class Session {
 
   /** Sends a request, and waits while it is queued: until it has an outcome, or has to be sent again. */
   async ask(request: Hold): Promise<void> {
-    if (request.waits) await this.#opening;
+    if (request.waits && this.#opening) return await this.#opening;
     let [inbox, sent] = ["", 0];
     const dequeued = new Promise<void>((resolve, reject) => {
       request.dequeue = (error) => (error ? reject(error) : resolve());
@@ -47,8 +47,10 @@ export class Session {
         [inbox, sent] = [this.#inbox, now()];
         return request.acquire(inbox);
       });
+      // It was over, or held, before it was sent.
+      if (reply === undefined) return;
       const [fence, , lease, waited] = ((reply ?? []) as unknown[]).map(Number);
-      if (waited !== undefined) this.router.onGranted(request, fence!, lease!, sent + waited);
+      if (waited !== undefined) this.router.onGranted(request, fence!, deadline(sent, waited + lease!));
       else if (fence === undefined) request.refuse();
       else if (inbox === this.#inbox) await dequeued;
     } catch (error) {
@@ -108,7 +110,7 @@ export class Session {
         for (const [word, id, key, owner, ...rest] of answers) {
           const [fence, , lease] = rest.map(Number);
           const granted = { id, key, owner, lease: lease!, hasLostCopies: false };
-          if (word === "granted") this.router.onGranted(granted, fence!, lease!, sent + Number(waited));
+          if (word === "granted") this.router.onGranted(granted, fence!, deadline(sent, Number(waited) + lease!));
           else if (word === "error") this.router.requests.get(id)?.dequeue(lockError(new Error(String(rest[0]))));
           else if (word === "timeout" || word === "withdrawn") this.router.requests.get(id)?.dequeue();
         }

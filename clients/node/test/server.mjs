@@ -15,12 +15,17 @@ export const skip =
   (spawnSync(program, ["--version"]).error && `${program} is not installed`) ||
   false;
 
+/** A cluster's bus has a port that is 10 000 higher. */
+const MAX_PORT = 55_535;
+
 export async function freePort() {
-  const server = createServer().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const { port } = server.address();
-  server.close();
-  return port;
+  for (;;) {
+    const server = createServer().listen(0, "127.0.0.1");
+    await once(server, "listening");
+    const { port } = server.address();
+    server.close();
+    if (port <= MAX_PORT) return port;
+  }
 }
 
 /** Waits until the condition holds, and returns what it returned. */
@@ -46,10 +51,11 @@ export function cleanUp(t, end) {
 }
 
 /** A process that listens at a port, in its own directory. It ends with the test. */
-async function start(t, port, args, isSentinel = false) {
+async function start(t, port, args, configuration = "") {
   const directory = mkdtempSync(join(tmpdir(), "dlock-node-"));
-  const all = ["--port", port, "--bind", "127.0.0.1", "--dir", directory, ...args].map(String);
-  const child = spawn(program, isSentinel ? args : all, { cwd: directory, stdio: "ignore" });
+  const file = join(directory, "server.conf");
+  writeFileSync(file, `port ${port}\nbind 127.0.0.1\ndir ${directory}\n${configuration}`);
+  const child = spawn(program, [file, ...args.map(String)], { cwd: directory, stdio: "ignore" });
   const ended = once(child, "exit");
   const client = new Redis(port, "127.0.0.1", { maxRetriesPerRequest: null, retryStrategy: () => 20 });
   client.on("error", () => {});
@@ -59,7 +65,8 @@ async function start(t, port, args, isSentinel = false) {
     await ended;
     rmSync(directory, { recursive: true });
   });
-  await client.ping();
+  const isUp = await Promise.race([client.ping(), ended.then(() => false)]);
+  if (!isUp) throw new Error(`${program} does not start: ${args.join(" ")}`);
   return {
     port,
     url: `redis://127.0.0.1:${port}`,
@@ -86,18 +93,15 @@ export async function startServer(t, ...args) {
 }
 
 export async function startSentinel(t, primary) {
-  const port = await freePort();
-  const file = join(mkdtempSync(join(tmpdir(), "dlock-sentinel-")), "sentinel.conf");
-  const lines = [`port ${port}`, `bind 127.0.0.1`, `sentinel monitor locks 127.0.0.1 ${primary.port} 1`];
+  const lines = [`sentinel monitor locks 127.0.0.1 ${primary.port} 1`];
   lines.push("sentinel down-after-milliseconds locks 500", "sentinel failover-timeout locks 2000");
-  writeFileSync(file, lines.join("\n"));
-  return await start(t, port, [file, "--sentinel"], true);
+  return await start(t, await freePort(), ["--sentinel"], lines.join("\n"));
 }
 
 /** A cluster of two primaries, each with half of the slots, and a replica of the first. */
 export async function startCluster(t) {
   const [first, second, replica] = await Promise.all(
-    [1, 2, 3].map(() => startServer(t, "--cluster-enabled", "yes", "--cluster-node-timeout", "1000")),
+    [1, 2, 3].map(() => startServer(t, "--cluster-enabled", "yes", "--cluster-node-timeout", "5000")),
   );
   await first.ask("CLUSTER", "ADDSLOTSRANGE", 0, 8191);
   await second.ask("CLUSTER", "ADDSLOTSRANGE", 8192, 16383);

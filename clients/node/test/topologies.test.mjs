@@ -61,18 +61,19 @@ for (const [name, connect] of Object.entries(libraries)) {
     test("a cluster's locks are acquired, waited for and renewed on each primary", async (t) => {
       const { first, second } = await startCluster(t);
       const locks = await begin(t, "cluster", first.port);
-      for (const [key, node] of [[FIRST, first], [SECOND, second]]) {
-        const lock = await locks.acquire(key, { lease: 1_500 });
-        const work = async () => (await locks.acquire(key, { lease: 1_500 })).release();
+      const useBoth = [[FIRST, first], [SECOND, second]].map(async ([key, node]) => {
+        const lock = await locks.acquire(key, { lease: 4_000 });
+        const work = async () => (await locks.acquire(key, { lease: 4_000 })).release();
         const waiting = Array.from({ length: 20 }, work);
         await until(async () => (await node.info(key)).waiting === 20);
-        await sleep(2_000);
+        await sleep(5_000);
         assert.equal(await lock.query("SET", `{${key}}:data`, 1), "OK");
         await lock.release();
         await Promise.all(waiting);
-      }
+      });
+      await Promise.all(useBoth);
       assert.equal(await first.connections("cmd=dlock"), 2);
-      await locks.using([FIRST, SECOND], 1_000, async (signal, one, other) => assert.ok(one.isHeld && other.isHeld));
+      await locks.using([FIRST, SECOND], 4_000, async (signal, one, other) => assert.ok(one.isHeld && other.isHeld));
     });
 
     test("a waiting request follows its slot to another primary", async (t) => {
@@ -124,5 +125,16 @@ for (const [name, connect] of Object.entries(libraries)) {
       await held.release();
       await (await waiting).release();
     });
+  });
+}
+
+for (const module of ["ioredis", "ioredis-5"]) {
+  test(`a cluster's client of ${module} that has ended makes requests fail, and no program hang`, async () => {
+    const { Cluster } = await import(module);
+    const client = new Cluster([{ host: "127.0.0.1", port: 1 }], { lazyConnect: true });
+    client.disconnect();
+    const locks = new Locks(fromIoredis(client));
+    await assert.rejects(locks.tryAcquire("k"), (error) => error.word === "CONNECTION");
+    await locks.close();
   });
 }
