@@ -99,9 +99,9 @@ export function specify(name) {
 
     test("a lease is renewed, also while others wait", async (t) => {
       const { server, locks } = await begin(t);
-      const lock = await locks.acquire("k", { lease: 1_500 });
+      const lock = await locks.acquire("k", { lease: 4_000 });
       const other = locks.acquire("k");
-      await sleep(3_000);
+      await sleep(5_000);
       assert.ok(lock.isHeld);
       assert.equal((await server.info("k")).holders, 1);
       await lock.release();
@@ -285,10 +285,10 @@ export function specify(name) {
 
     test("using holds all locks while the routine runs, and releases them whatever happens", async (t) => {
       const { server, locks } = await begin(t);
-      const result = await locks.using(["b", "a"], 1_500, async (signal, b, a) => {
+      const result = await locks.using(["b", "a"], 4_000, async (signal, b, a) => {
         assert.deepEqual([b.key, a.key, signal.aborted], ["b", "a", false]);
         assert.ok(a.fence < b.fence);
-        await sleep(2_000);
+        await sleep(5_000);
         return b.isHeld && a.isHeld;
       });
       assert.equal(result, true);
