@@ -32,7 +32,7 @@ export class Session {
 
   /** Sends a request, and waits while it is queued: until it has an outcome, or has to be sent again. */
   async ask(request: Hold): Promise<void> {
-    if (request.waits && this.#opening) return await this.#opening;
+    if (request.waits) await this.#opening;
     let [inbox, sent] = ["", 0];
     const dequeued = new Promise<void>((resolve, reject) => {
       request.dequeue = (error) => (error ? reject(error) : resolve());
