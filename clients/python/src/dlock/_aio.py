@@ -42,7 +42,8 @@ class Held(Hold):
         with self.core.lock:
             link = self.core.begin(self, stage)
             self.waiters.append(lambda: self._call_soon(_wake, done))
-            link.submit(self)
+        if not link.send_directly(self, None):
+            self.core.submit(self)
         await asyncio.wait([done], timeout=timeout) if timeout else await done
         if self.error is not None:
             raise self.error
@@ -73,7 +74,9 @@ class Locks:
 
     async def acquire(self, key: Key, **options: Unpack[Options]) -> Held:
         """Waits for the lock in the server's queue. Raises Timeout."""
-        return await self.lock(key, **options).__aenter__()
+        held = self.lock(key, **options)
+        await held.acquire()
+        return held
 
     async def try_acquire(self, key: Key, **options: Unpack[Options]) -> Optional[Held]:
         """Acquires the lock if it is free, otherwise returns None."""

@@ -72,16 +72,15 @@ class Dialer:
         return redis.ConnectionPool(connection_class=self._class, socket_timeout=timeout, **self._settings)
 
 
-def call(connection: Connection, commands: Sequence[Sequence[Any]], within: float = 3600.0) -> List[Any]:
-    """Sends commands together, and returns their replies and errors. Closes the connection if one is missing."""
-    try:
-        connection.send_packed_command(connection.pack_commands(commands), check_health=False)
-        if within < (connection.socket_timeout or 0) and not connection.can_read(timeout=max(0, within)):
-            raise redis.TimeoutError("no reply in time")
-        return [_reply(connection) for _ in commands]
-    except BaseException:
-        connection.disconnect()
-        raise
+def send(connection: Connection, commands: Sequence[Sequence[Any]]) -> None:
+    connection.send_packed_command(connection.pack_commands(commands), check_health=False)
+
+
+def read(connection: Connection, count: int, within: float = 3600.0) -> List[Any]:
+    """As many replies, some of which may be errors. After any exception the connection is to be closed."""
+    if count and within < (connection.socket_timeout or 0) and not connection.can_read(timeout=max(0, within)):
+        raise redis.TimeoutError("no reply in time")
+    return [_reply(connection) for _ in range(count)]
 
 
 def _reply(connection: Connection) -> Any:
@@ -89,6 +88,11 @@ def _reply(connection: Connection) -> Any:
         return connection.read_response()
     except ResponseError as error:
         return error
+
+
+def call(connection: Connection, command: Sequence[Any]) -> Any:
+    send(connection, [command])
+    return read(connection, 1)[0]
 
 
 def word_of(reply: Any) -> str:

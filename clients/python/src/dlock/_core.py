@@ -7,6 +7,7 @@ import itertools
 import os
 import secrets
 import socket
+import sys
 import threading
 import time
 import weakref
@@ -14,10 +15,10 @@ from math import inf
 from typing import Any, Callable, Dict, List, Optional
 
 from redis.crc import key_slot
-from redis.exceptions import ResponseError
+from redis.exceptions import LockError, ResponseError
 
 from ._connect import Address, Dialer, word_of
-from ._hold import Hold, Stage, clock
+from ._hold import Hold, Stage, clock, named
 from ._link import Link
 
 _LOST = {
@@ -29,6 +30,7 @@ _LOST = {
 _BROKEN = {**_LOST, "WRONGTYPE": "its key holds another type now"}
 _EXPIRED = "its lease was not renewed in time"
 _UNCONFIRMED = "no reply says that it was held until its release"
+_CLOSED = "its Locks were closed"
 
 
 class Core:
@@ -60,8 +62,19 @@ class Core:
         self.wake = threading.Condition(self.lock)
         self.wakes_at = inf
 
-    def spawn(self, run: Callable[..., object], *arguments: Any) -> threading.Thread:
-        thread = threading.Thread(target=run, args=arguments, name="dlock", daemon=True)
+    @staticmethod
+    def spawn(run: Callable[[], None]) -> threading.Thread:
+        """A thread that an unexpected error does not end, because leases depend on it."""
+
+        def run_on() -> None:
+            while True:
+                try:
+                    return run()
+                except Exception:
+                    threading.excepthook(threading.ExceptHookArgs([*sys.exc_info(), thread]))
+                    time.sleep(0.1)
+
+        thread = threading.Thread(target=run_on, name="dlock", daemon=True)
         thread.start()
         return thread
 
@@ -70,6 +83,9 @@ class Core:
     def begin(self, hold: Hold, stage: Stage) -> Link:
         """Begins an operation: WAITING to acquire, HELD to extend, RELEASING to release. It is not sent yet."""
         with self.lock:
+            if self.is_stopped:
+                hold.why_lost = _CLOSED
+                raise hold.lost_error()
             if stage is not Stage.WAITING and not hold.is_held:
                 self.lose(hold, _EXPIRED)
                 raise hold.lost_error()
@@ -78,12 +94,24 @@ class Core:
             hold.stage, hold.is_pending, hold.error = stage, True, None
             return hold.link
 
+    def enlist(self, hold: Hold) -> None:
+        """Gives it a name of this process, once: a second acquisition could not be told from a retry of the first."""
+        with self.lock:
+            if hold.number:
+                raise named(
+                    LockError(f"the lock {hold.name} is acquired once only: make one for each acquisition"), hold.name
+                )
+            hold.number = next(self.numbers)
+            hold.owner = f"{hold.token}{self.name}:{hold.number}"
+
     def abandon(self, hold: Hold) -> None:
-        """The caller is gone. Its request is given back in the background."""
+        """The caller is gone. Its request is given back, or its release goes on, in the background."""
         with self.lock:
             hold.waiters.clear()
             if hold.stage in (Stage.WAITING, Stage.HELD):
                 self._give_back(hold)
+            elif hold.stage is Stage.RELEASING:
+                self.submit(hold)
 
     def submit(self, hold: Hold) -> None:
         with self.lock:
@@ -106,8 +134,10 @@ class Core:
         with self.lock:
             self.is_stopped = True
             for hold in list(self.table.values()):
-                hold.stage, hold.why_lost = Stage.OVER, "its Locks were closed"
+                was_held, hold.stage, hold.why_lost = hold.stage is Stage.HELD, Stage.OVER, _CLOSED
                 self._finish(hold, hold.lost_error())
+                if was_held:
+                    hold.tell_lost()
             self.wake.notify()
             for link in self.links.values():
                 link.close()
@@ -115,7 +145,7 @@ class Core:
     # Routes.
 
     def route(self, hold: Hold) -> Link:
-        slot = key_slot(hold.key if isinstance(hold.key, bytes) else hold.key.encode()) if self.dialer.is_cluster else 0
+        slot = key_slot(hold.raw_key) if self.dialer.is_cluster else 0
         return hold.asks or self.slots.get(slot) or self._link(self.nodes[0])
 
     def _link(self, node: Optional[Address]) -> Link:
@@ -149,8 +179,8 @@ class Core:
             hold.may_be_released = True
         self._retry(hold, error)
 
-    def on_reply(self, hold: Hold, reply: Any, sent_at: float, inbox: str = "") -> None:
-        word, stage, link = word_of(reply), hold.stage, hold.link
+    def on_reply(self, hold: Hold, reply: Any, sent_at: float, link: Link, inbox: str = "") -> None:
+        word, stage = word_of(reply), hold.stage
         is_elsewhere = word in ("MOVED", "ASK")
         if is_elsewhere and self.dialer.is_cluster:
             _, slot, address = str(reply).split(" ")
@@ -166,7 +196,8 @@ class Core:
                 ResponseError(f"{reply}: this server is a node of a cluster: use a client for clusters"),
             )
         elif word == "READONLY":
-            link.reconnect()
+            # Sentinels may know of another server.
+            link.is_stale = True
             self.on_unreachable(link)
         if word == "NOINBOX" and stage is Stage.WAITING:
             link.want_inbox(inbox)
@@ -198,18 +229,20 @@ class Core:
         hold = self.table.get(int(number))
         if hold is None or hold.stage is Stage.GIVEN_BACK:
             if word == b"granted":
-                self._give_back_grant(int(number), key, owner.decode())
+                self._give_back(hold or self._unknown(int(number), key, owner.decode()))
         elif hold.stage is Stage.WAITING:
             if word == b"granted":
                 self._on_acquire_reply(hold, [*rest[:3], waited_ms], since)
             elif word == b"error":
-                self.on_reply(hold, ResponseError(rest[0].decode()), since)
+                self.on_reply(hold, ResponseError(rest[0].decode()), since, hold.link)
             elif word in (b"timeout", b"withdrawn"):
                 self.submit(hold)
 
     def _on_acquire_reply(self, hold: Hold, reply: Any, since: float) -> None:
         if reply is None or isinstance(reply, ResponseError):
             self.fail(hold, reply)
+        elif not isinstance(reply, list):
+            raise TypeError
         elif len(reply) >= 4:
             fence, _, lease_ms, waited_ms = reply[:4]
             deadline = since + (waited_ms + lease_ms) * 0.000999 - 0.002
@@ -218,7 +251,7 @@ class Core:
                 self._finish_lease(hold, since + waited_ms / 1000, lease_ms)
             else:
                 # Too late: asks again.
-                self._give_back_grant(hold.number, hold.key, hold.owner)
+                self._give_back(self._unknown(hold.number, hold.key, hold.owner))
                 hold.number = next(self.numbers)
                 self.table[hold.number] = hold
                 self.submit(hold)
@@ -255,19 +288,19 @@ class Core:
         if hold.stage is Stage.HELD:
             hold.why_lost = why
             self._give_back(hold)
-            hold.tell_lost()
             self._finish(hold, hold.lost_error())
+            hold.tell_lost()
 
     def fail(self, hold: Hold, error: Optional[BaseException]) -> None:
         """Ends an acquisition without the lock. A late copy of its request may still be queued."""
         self._finish(hold, error)
         self._give_back(hold) if hold.sends > 1 and self.has_connected else self._over(hold)
 
-    def _give_back_grant(self, number: int, key: Any, owner: str) -> None:
-        """Gives back what nobody waits for."""
+    def _unknown(self, number: int, key: Any, owner: str) -> Hold:
+        """What nobody waits for."""
         unknown = Hold(self, None, key, {})
         unknown.number, unknown.owner = number, owner
-        self._give_back(unknown)
+        return unknown
 
     def _give_back(self, hold: Hold) -> None:
         hold.stage, hold.failures = Stage.GIVEN_BACK, 0

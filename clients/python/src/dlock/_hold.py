@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import inspect
+import itertools
 import time
 from functools import partial
 from math import inf
@@ -65,6 +66,9 @@ class Hold:
     """
 
     stage = Stage.WAITING
+    #: The request id. What was granted too late is asked for again with a new one. 0 before the acquisition.
+    number = 0
+    owner = ""
     fence = sends = failures = 0
     #: Until when the lease lasts at least, or it is tried to give it back; and when something is to be sent.
     deadline = due_at = inf
@@ -80,14 +84,15 @@ class Hold:
     asks: Optional[Link] = None
 
     def __init__(self, core: Core, client: Any, key: Key, options: Options, token: str = "") -> None:
-        self.core, self.client, self.key, self.options = core, client, key, options
-        #: The request id. What was granted too late is asked for again with a new one.
-        self.number = next(core.numbers)
-        self.owner = f"{token}{core.name}:{self.number}"
+        self.core, self.client, self.key, self.options, self.token = core, client, key, options, token
+        # Fails here, instead of in the thread that sends it.
+        self.raw_key = key if isinstance(key, bytes) else key.encode()
+        self.limit = int(options.get("limit", 1))
         self.lease_ms = max(1, round(options.get("lease", 30.0) * 1000))
         self.timeout = options.get("timeout")
         self.waits = self.timeout is None or self.timeout > 0
         self.waiters: List[Callable[[], None]] = []
+        self._entries = itertools.count()
 
     @property
     def is_held(self) -> bool:
@@ -99,17 +104,16 @@ class Hold:
         return max(0.0, self.deadline - clock()) if self.stage is Stage.HELD else 0.0
 
     def lost_error(self) -> Lost:
-        return named(Lost(f"the lock {self._name} is lost: {self.why_lost}"), self._name)
+        return named(Lost(f"the lock {self.name} is lost: {self.why_lost}"), self.name)
 
     @property
-    def _name(self) -> str:
+    def name(self) -> str:
         return self.key if isinstance(self.key, str) else self.key.decode(errors="replace")
 
     def command(self, inbox: str) -> Tuple[Any, ...]:
         """What to send now."""
         if self.stage is Stage.WAITING:
-            limit = self.options.get("limit", 1)
-            share = ("SHARED",) if self.options.get("shared") else ("LIMIT", limit) if limit != 1 else ()
+            share = ("SHARED",) if self.options.get("shared") else ("LIMIT", self.limit) if self.limit != 1 else ()
             queue = ("QUEUE", inbox, 0) if self.waits else ()
             return ("DLOCK.ACQUIRE", self.key, self.owner, self.lease_ms, *share, *queue, "REQID", self.number)
         if self.stage is Stage.HELD:
@@ -126,18 +130,25 @@ class Hold:
 
     async def _acquire(self) -> None:
         """Whatever ends the wait, also a cancellation or KeyboardInterrupt, leaves no lock and no request behind."""
+        self.core.enlist(self)
         try:
             await self._perform(Stage.WAITING, self.timeout if self.waits else None)
             if not self.fence:
                 why = f"within {self.timeout} s: {self.trouble or 'others hold it'}"
-                raise named(Timeout(f"the lock {self._name} was not granted {why}"), self._name)
+                raise named(Timeout(f"the lock {self.name} was not granted {why}"), self.name)
         except BaseException:
             self.core.abandon(self)
             raise
 
     async def _release(self) -> None:
         """Releases the lock. Raises Lost if it was lost before, or if no reply says that it was not."""
-        await self._perform(Stage.RELEASING)
+        try:
+            await self._perform(Stage.RELEASING)
+        except RedisError:
+            raise
+        except BaseException:
+            self.core.abandon(self)
+            raise
 
     async def _extend(self, seconds: float) -> None:
         """Makes the lease last at least this long from now on, and renewals ask for as much."""
@@ -150,21 +161,24 @@ class Hold:
 
     async def _query(self, *command: Any) -> Any:
         """Runs a command in the server while the lock is held, in one step. Raises Lost if it is not."""
-        if not self.is_held:
+        # It is None when the lock is lost, which can happen meanwhile.
+        client = self.client
+        if not self.is_held or client is None:
             raise self.lost_error()
         try:
-            reply = self.client.execute_command("DLOCK.GUARD", self.key, self.owner, self.fence, *command)
+            reply = client.execute_command("DLOCK.GUARD", self.key, self.owner, self.fence, *command)
             return await reply if inspect.isawaitable(reply) else reply
         except ResponseError as error:
             self.core.on_query_error(self, error)
             raise
 
     async def _enter(self) -> Any:
-        if not self.fence:
+        if not self.number:
             await self._acquire()
         elif not self.is_held:
-            # Each acquisition is another one.
             raise self.lost_error()
+        if next(self._entries):
+            raise named(LockError(f"the lock {self.name} is entered once only: make one for each block"), self.name)
         return self
 
     async def _exit(self, _kind: Any, error: Optional[BaseException], _traceback: Any) -> None:

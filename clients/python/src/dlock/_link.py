@@ -7,52 +7,77 @@ import queue
 import secrets
 import threading
 import time
-from typing import TYPE_CHECKING, Any, List, Optional
+from typing import TYPE_CHECKING, Any, List, NamedTuple, Optional, Tuple, Union
 
-from redis.connection import Connection
+from redis.connection import AbstractConnection, Connection
 from redis.exceptions import ResponseError
 
-from ._connect import NO_REPLY, Address, call, word_of
+from ._connect import NO_REPLY, Address, call, read, send, word_of
 from ._hold import Hold, Stage, clock
 
 if TYPE_CHECKING:
     from ._core import Core
 
+    #: None: the connection is to be opened.
+    Taken = Union[Connection, "_Sent", None]
+    Idle = queue.SimpleQueue[Taken]
+
 _ASKING = ("ASKING",)
 
 
-class Link:
-    """One server. `core.lock` guards all but the connections, `mutex` that for requests."""
+class _Sent(NamedTuple):
+    """Requests whose replies are still to be read."""
 
-    requests: Optional[Connection] = None
+    connection: Connection
+    holds: List[Hold]
+    wanted: List[Tuple[Stage, Any]]
+    commands: List[Any]
+    inbox: str
+    at: float
+
+
+class Link:
+    """One server. `core.lock` guards all but the connections."""
+
     sender: Optional[threading.Thread] = None
     reader: Optional[threading.Thread] = None
-    is_open = False
+    is_open = is_stale = False
     cursor = 0
 
     def __init__(self, core: Core, node: Optional[Address]) -> None:
         self.core, self.node, self.host = core, node, node[0] if node else ""
-        self.mutex = threading.Lock()
+        #: Has the connection for requests, which one thread at a time takes out.
+        self.idle: Idle = queue.SimpleQueue()
+        self.idle.put(None)
         #: What is to be sent, and None at the end.
-        self.outbox: queue.SimpleQueue[Optional[Hold]] = queue.SimpleQueue()
+        self.outbox: queue.SimpleQueue[Optional[List[Hold]]] = queue.SimpleQueue()
         #: The server does not know this name before the reader has opened the inbox.
         self.inbox = secrets.token_hex(16)
 
-    def submit(self, hold: Hold) -> None:
-        """Has the sender send what the hold needs, together with all else."""
-        hold.link = self
-        self.outbox.put(hold)
+    def submit(self, *holds: Hold) -> None:
+        """Has the sender send what the holds need, together with all else."""
+        for hold in holds:
+            hold.link = self
+        self.outbox.put(list(holds))
         self.sender = self.sender or self.core.spawn(self._send_all)
 
-    def send_directly(self, hold: Hold, until: float) -> bool:
-        """Sends it in this thread, which is faster, unless others come first or it has to connect."""
-        if self.requests is None or not self.outbox.empty() or not self.mutex.acquire(blocking=False):
+    def send_directly(self, hold: Hold, within: Optional[float]) -> bool:
+        """Sends it in this thread, which is faster, unless others come first or it has to connect.
+
+        Without a time to wait for it, the sender reads the reply.
+        """
+        idle = self.idle
+        if not self.outbox.empty():
             return False
         try:
-            hold.link = self
-            self._send([hold], until - clock())
-        finally:
-            self.mutex.release()
+            taken = idle.get_nowait()
+        except queue.Empty:
+            return False
+        if not isinstance(taken, AbstractConnection):
+            idle.put(taken)
+            return False
+        hold.link = self
+        self._exchange(idle, taken, [hold], within)
         return True
 
     def close(self) -> None:
@@ -61,68 +86,101 @@ class Link:
         self.sender = self.sender or self.core.spawn(self._send_all)
 
     def _send_all(self) -> None:
-        while (hold := self.outbox.get()) is not None:
-            with self.mutex:
-                batch = {hold.number: hold}
-                while len(batch) < 1000 and not self.outbox.empty():
-                    hold = self.outbox.get()
-                    if hold is None:
-                        self.outbox.put(None)
-                        break
-                    batch[hold.number] = hold
-                self._send([batch[number] for number in sorted(batch)])
-        with self.mutex, contextlib.suppress(*NO_REPLY):
-            if self.requests is not None:
+        while (holds := self.outbox.get()) is not None:
+            idle, taken = self._wait_for_connection()
+            batch = {hold.number: hold for hold in holds}
+            while len(batch) < 1000 and not self.outbox.empty():
+                more = self.outbox.get()
+                if more is None:
+                    self.outbox.put(None)
+                    break
+                batch.update((hold.number, hold) for hold in more)
+            if batch:
+                self._exchange(idle, taken, [batch[number] for number in sorted(batch)])
+            else:
+                idle.put(taken)
+        _, connection = self._wait_for_connection()
+        if connection is not None:
+            with contextlib.suppress(*NO_REPLY):
                 # Ends the inbox, and with it the call of the reader.
-                call(self.requests, [("DLOCK.GRANTS", self.inbox, self.cursor, "TTL", 0)])
-                self.reconnect()
+                call(connection, ("DLOCK.GRANTS", self.inbox, self.cursor, "TTL", 0))
+            connection.disconnect()
 
-    def _send(self, holds: List[Hold], within: float = 3.0) -> None:
+    def _wait_for_connection(self) -> Tuple[Idle, Optional[Connection]]:
+        idle = self.idle
+        with contextlib.suppress(queue.Empty):
+            while isinstance(taken := idle.get(timeout=4.0), _Sent):
+                self._exchange(idle, taken, taken.holds)
+            return idle, taken
+        # Its user was interrupted, or is paused in a signal handler. What it puts back is not used any more.
+        self.idle = queue.SimpleQueue()
+        return self.idle, None
+
+    def _exchange(self, idle: Idle, taken: Taken, holds: List[Hold], within: Optional[float] = 3.0) -> None:
         """One round trip for these holds, in their order."""
         core = self.core
-        with core.lock:
-            inbox, sent = self.inbox, []
-            for hold in holds:
-                # While the inbox is being opened, requests wait. Then they are sent, the oldest first.
-                opens = self.reader is not None and not self.is_open
-                if hold.stage is not Stage.OVER and not (opens and hold.waits and hold.stage is Stage.WAITING):
-                    hold.sends, hold.due_at = hold.sends + 1, float("inf")
-                    sent.append((hold, hold.stage, hold.number, hold.command(inbox)))
-        sent_at = clock()
-        commands = [each for hold, *_, command in sent for each in ([_ASKING] if hold.asks is self else []) + [command]]
+        connection: Optional[Connection] = None
+        kept: Taken = None
         try:
-            replies = self._exchange(commands, within)
+            if isinstance(taken, _Sent):
+                connection, sent = taken.connection, taken
+            else:
+                connection = taken or core.dialer.connect(self.node, 3.0)
+                if taken is None:
+                    core.on_connected(self)
+                sent = self._send(connection, holds)
+            if within is None:
+                kept = sent
+            else:
+                self._receive(sent, within)
+                kept = None if self.is_stale else connection
         except BaseException as error:
             with core.lock:
                 core.on_unreachable(self)
-                for hold, *_ in sent:
+                for hold in holds:
                     core.on_no_reply(hold, error)
-            if not isinstance(error, NO_REPLY):
+            if not isinstance(error, Exception):
                 raise
-            return
-        replies = [reply for command, reply in zip(commands, replies) if command is not _ASKING]
+        finally:
+            if kept is None and connection is not None:
+                connection.disconnect()
+                self.is_stale = False
+            idle.put(kept)
+            if within is None:
+                self.submit()
+
+    def _send(self, connection: Connection, holds: List[Hold]) -> _Sent:
+        with self.core.lock:
+            # While the inbox is being opened, requests wait. Then they are sent, the oldest first.
+            opens = self.reader is not None and not self.is_open
+            holds = [
+                hold
+                for hold in holds
+                if hold.stage is not Stage.OVER and not (opens and hold.waits and hold.stage is Stage.WAITING)
+            ]
+            wanted, commands = [], []
+            for hold in holds:
+                hold.sends, hold.due_at = hold.sends + 1, float("inf")
+                wanted.append((hold.stage, hold.command(self.inbox)))
+                commands += [*([_ASKING] if hold.asks is self else []), wanted[-1][1]]
+            sent = _Sent(connection, holds, wanted, commands, self.inbox, clock())
+        send(connection, commands)
+        return sent
+
+    def _receive(self, sent: _Sent, within: float) -> None:
+        replies = read(sent.connection, len(sent.commands), within)
+        replies = [reply for command, reply in zip(sent.commands, replies) if command is not _ASKING]
+        core = self.core
         with core.lock:
-            for (hold, stage, number, _), reply in zip(sent, replies):
+            for hold, wanted, reply in zip(sent.holds, sent.wanted, replies):
                 hold.asks = None
                 # Otherwise it wants something else by now, and that is or will be sent.
-                if (hold.stage, hold.number) == (stage, number):
-                    core.on_reply(hold, reply, sent_at, inbox)
-
-    def _exchange(self, commands: List[Any], within: float) -> List[Any]:
-        if self.requests is None:
-            self.requests = self.core.dialer.connect(self.node, 3.0)
-            self.core.on_connected(self)
-        try:
-            return call(self.requests, commands, within)
-        except BaseException:
-            self.requests = None
-            raise
-
-    def reconnect(self) -> None:
-        """Sentinels may know of another server."""
-        if self.requests is not None:
-            self.requests.disconnect()
-            self.requests = None
+                if (hold.stage, hold.command(sent.inbox)) == wanted:
+                    try:
+                        core.on_reply(hold, reply, sent.at, self, sent.inbox)
+                    except (TypeError, ValueError):
+                        error = ResponseError(f"ERR unexpected reply {reply!r}")
+                        core.on_reply(hold, error, sent.at, self, sent.inbox)
 
     def want_inbox(self, inbox: str) -> None:
         """The server does not know this inbox."""
@@ -150,10 +208,11 @@ class Link:
                 if connection is None:
                     connection = core.dialer.connect(self.node, 4.0)
                 block = ("BLOCK", 2000) if cursor else ()
-                reply = call(connection, [("DLOCK.GRANTS", inbox, cursor, *block)])[0]
+                reply = call(connection, ("DLOCK.GRANTS", inbox, cursor, *block))
                 if isinstance(reply, ResponseError):
                     raise reply
-            except (*NO_REPLY, ResponseError) as error:
+                next_cursor, waited_ms, answers = reply
+            except Exception as error:
                 is_used, pause = False, min(1.0, 2 * pause + 0.01)
                 if self._on_failure(error) and connection is not None:
                     connection.disconnect()
@@ -161,18 +220,17 @@ class Link:
                 time.sleep(pause)
                 continue
             with core.lock:
-                self.cursor, waited_ms, answers = reply
+                self.cursor = next_cursor
                 is_used = bool(answers) or cursor == 0
                 if cursor == 0:
                     self.is_open = True
-                    for hold in self.waiting():
-                        self.submit(hold)
+                    self.submit(*self.waiting())
                 for answer in answers:
                     core.on_answer(answer, sent_at, waited_ms)
             sent_at = pause = 0.0
         if connection is not None:
             with contextlib.suppress(*NO_REPLY):
-                call(connection, [("DLOCK.GRANTS", inbox, self.cursor, "TTL", 0)])
+                call(connection, ("DLOCK.GRANTS", inbox, self.cursor, "TTL", 0))
             connection.disconnect()
 
     def _is_waited_for(self) -> bool:

@@ -52,21 +52,24 @@ class Held(Hold):
     def tell_lost(self) -> None:
         self.lost.set()
         if "on_lost" in self.options:
-            self.core.spawn(self.options["on_lost"], self)
+            threading.Thread(target=self.options["on_lost"], args=(self,), name="dlock on_lost", daemon=True).start()
 
     async def _perform(self, stage: Stage, timeout: Optional[float] = None) -> None:
         link = self.core.begin(self, stage)
         until = min(self.deadline, clock() + (threading.TIMEOUT_MAX if timeout is None else timeout))
-        if not link.send_directly(self, until):
+        if not link.send_directly(self, min(3.0, until - clock())):
             self.core.submit(self)
         if self.is_pending:
-            done = threading.Event()
+            # Unlike those of Event, its methods cannot be interrupted half-way.
+            done = threading.Lock()
+            done.acquire()
             with self.core.lock:
-                self.waiters.append(done.set)
-                if not self.is_pending:
-                    done.set()
+                if self.is_pending:
+                    self.waiters.append(done.release)
+                else:
+                    done.release()
             # An extension or release ends with the lease.
-            done.wait(None if timeout is None else max(0.0, until - clock()))
+            done.acquire(timeout=-1 if timeout is None else min(max(0.0, until - clock()), threading.TIMEOUT_MAX))
         if self.error is not None:
             raise self.error
 
@@ -86,7 +89,9 @@ class Locks:
 
     def acquire(self, key: Key, **options: Unpack[Options]) -> Held:
         """Waits for the lock in the server's queue. Raises Timeout."""
-        return self.lock(key, **options).__enter__()
+        held = self.lock(key, **options)
+        held.acquire()
+        return held
 
     def try_acquire(self, key: Key, **options: Unpack[Options]) -> Optional[Held]:
         """Acquires the lock if it is free, otherwise returns None."""
