@@ -110,8 +110,8 @@ def test_cancelled_body_releases_the_lock(dlock_server: DlockServer, client: red
 
 def test_blocked_event_loop_does_not_lose_the_lock(dlock_server: DlockServer, client: redis.Redis, key: str) -> None:
     async def test(r: redis.asyncio.Redis) -> None:
-        async with dlock.aio.Locks(r).lock(key, lease=0.4) as held:
-            time.sleep(1.5)
+        async with dlock.aio.Locks(r).lock(key, lease=1.5) as held:
+            time.sleep(2.5)
             assert held.is_held and owner(client, key) == held.owner.encode()
 
     run(test, dlock_server.port)
@@ -121,9 +121,9 @@ def test_loss_is_told_to_the_event_loop(dlock_server: DlockServer, client: redis
     async def test(r: redis.asyncio.Redis) -> None:
         told: List[dlock.aio.Held] = []
         with pytest.raises(dlock.Lost):
-            async with dlock.aio.Locks(r).lock(key, lease=0.6, on_lost=told.append) as held:
+            async with dlock.aio.Locks(r).lock(key, lease=3, on_lost=told.append) as held:
                 client.delete(key)
-                await asyncio.wait_for(held.lost.wait(), 1)
+                await asyncio.wait_for(held.lost.wait(), 10)
                 await asyncio.sleep(0)
                 assert told == [held]
 
@@ -133,11 +133,11 @@ def test_loss_is_told_to_the_event_loop(dlock_server: DlockServer, client: redis
 def test_loop_that_ended_leaves_its_lock_to_the_lease(dlock_server: DlockServer, client: redis.Redis, key: str) -> None:
     async def acquire() -> redis.asyncio.Redis:
         r = redis.asyncio.Redis(port=dlock_server.port)
-        await dlock.aio.Locks(r).acquire(key, lease=0.3)
+        await dlock.aio.Locks(r).acquire(key, lease=1.5)
         return r
 
     r = asyncio.run(acquire())
-    time.sleep(0.5)
+    time.sleep(2.0)
     # The process still renews it.
     assert owner(client, key)
     asyncio.run(dlock.aio.Locks(r).close())

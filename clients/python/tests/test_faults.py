@@ -115,8 +115,8 @@ def test_answer_whose_reply_is_lost_is_read_again(
 
 
 def test_held_lock_survives_cut_connections(locks: dlock.Locks, proxy: Proxy, client: redis.Redis, key: str) -> None:
-    with locks.lock(key, lease=0.6) as held:
-        for _ in range(5):
+    with locks.lock(key, lease=1.5) as held:
+        for _ in range(10):
             proxy.cut()
             time.sleep(0.2)
         assert held.is_held and owner(client, key)
@@ -166,7 +166,7 @@ def test_restarted_server_is_noticed_and_waiters_ask_again(own_server: DlockServ
     own_server.start()
     # The server has forgotten both: the waiter holds the lock now.
     thread.join(10)
-    assert fences and held.lost.wait(2)
+    assert fences and held.lost.wait(10)
     locks.close()
 
 
@@ -230,7 +230,7 @@ except dlock.Timeout:
     with other.lock(key):
         start = time.monotonic()
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=20)
-        assert (done.stdout, done.stderr) == ("ended\n", "") and time.monotonic() - start < 5
+        assert (done.stdout, done.stderr) == ("ended\n", "") and time.monotonic() - start < 15
         assert waiters(client, key) == 0
 
 

@@ -84,15 +84,15 @@ def test_threads_that_wait_are_granted_in_order(client: redis.Redis, other: dloc
 
 
 def test_lease_is_renewed_until_the_release(client: redis.Redis, key: str) -> None:
-    held = dlock.Locks(client).acquire(key, lease=0.3)
-    time.sleep(1.0)
+    held = dlock.Locks(client).acquire(key, lease=1.5)
+    time.sleep(2.0)
     assert held.is_held and owner(client, key) == held.owner.encode()
     held.release()
 
 
 def test_lease_without_renewal_ends(client: redis.Redis, key: str) -> None:
     held = dlock.Locks(client).acquire(key, lease=0.2, renew=False)
-    assert held.lost.wait(1)
+    assert held.lost.wait(10)
     assert held.remaining() == 0
     with pytest.raises(dlock.Lost, match="not renewed"):
         held.release()
@@ -101,9 +101,9 @@ def test_lease_without_renewal_ends(client: redis.Redis, key: str) -> None:
 def test_lost_lock_is_told_by_event_and_callback_and_raised_at_the_end(client: redis.Redis, key: str) -> None:
     told: List[dlock.Held] = []
     with pytest.raises(dlock.Lost, match="nobody holds it"):
-        with dlock.lock(client, key, lease=0.6, on_lost=told.append) as held:
+        with dlock.lock(client, key, lease=3, on_lost=told.append) as held:
             client.delete(key)
-            assert held.lost.wait(1)
+            assert held.lost.wait(10)
             assert not held.is_held
             eventually(lambda: told == [held])
 
@@ -132,10 +132,10 @@ def test_extend_makes_the_lease_longer_and_never_shorter(client: redis.Redis, ke
 
 
 def test_extend_beyond_the_longest_lease_raises_and_keeps_the_lock(client: redis.Redis, key: str) -> None:
-    with dlock.lock(client, key, lease=0.5) as held:
+    with dlock.lock(client, key, lease=1.5) as held:
         with pytest.raises(redis.ResponseError, match="^ERR"):
             held.extend(1e6)
-        time.sleep(0.7)
+        time.sleep(2.0)
         assert held.is_held
 
 
@@ -218,7 +218,7 @@ def test_close_releases_what_is_under_way_and_ends_the_inbox(client: redis.Redis
         locks.acquire(key, timeout=0.05)
     before = inboxes()
     locks.close()
-    eventually(lambda: inboxes() < before, 1.0)
+    eventually(lambda: inboxes() < before, 4.0)
     with locks.lock(key):
         pass
 
