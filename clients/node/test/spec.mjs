@@ -77,7 +77,12 @@ export function specify(name) {
       const cancel = new AbortController();
       const waiting = Array.from({ length: 1_000 }, () => locks.acquire("k", { signal: cancel.signal }));
       await until(async () => (await server.info("k")).waiting === 1_000);
-      assert.equal(await server.connections(), 2);
+      // On a machine that is busy, one may just be replaced.
+      await until(async () => {
+        const connections = await server.connections();
+        assert.ok(connections <= 2, `${connections} connections`);
+        return connections === 2;
+      });
       const reason = new Error("enough");
       cancel.abort(reason);
       for (const outcome of await Promise.allSettled(waiting)) assert.equal(outcome.reason, reason);
