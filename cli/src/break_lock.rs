@@ -76,7 +76,7 @@ fn is_confirmed() -> Result<bool, Failure> {
 }
 
 /// Releases all holds under the fence that was shown. `false` if they have ended.
-fn release(node: &mut Node, lock: &NamedLock, holder: &HolderInfo) -> Result<bool, Failure> {
+pub fn release(node: &mut Node, lock: &NamedLock, holder: &HolderInfo) -> Result<bool, Failure> {
     let mut command = cmd("DLOCK.RELEASE");
     command.arg(&lock.name).arg(holder.owner.as_bytes());
     command.arg("FENCE").arg(holder.fence).arg("ALL");

@@ -3,6 +3,7 @@
 mod args;
 mod break_lock;
 mod doctor;
+mod drill;
 mod duration;
 mod exit;
 mod generate;
@@ -56,6 +57,7 @@ fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
             doctor::quorum(args, &Target::quorum(&cli.server, &args.quorum)?)
         }
         Action::Doctor(args) => doctor::doctor(args, &target()?),
+        Action::Drill(args) => drill::drill(args, &cli.server),
         Action::Stats(args) => stats::stats(args, &target()?),
         Action::Completions { shell } => generate::completions(*shell),
         Action::Man { directory } => generate::man_pages(directory),

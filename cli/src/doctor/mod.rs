@@ -12,7 +12,7 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 
-use self::facts::Facts;
+pub use self::facts::Facts;
 use self::finding::{Finding, Level, Report};
 use crate::args::DoctorArgs;
 use crate::exit::{Code, Failure};
@@ -21,16 +21,26 @@ use crate::server::Target;
 
 pub fn doctor(args: &DoctorArgs, target: &Target) -> Result<ExitCode, Failure> {
     let (mut reports, down_after_ms) = sentinels::check(target);
-    let mut deployment = match collect::all_servers(target) {
+    let deployment = match facts(target, down_after_ms) {
         // What the Sentinels say of it is worth more than that there is no primary.
         Err(failure) if !reports.is_empty() => unavailable(target, failure)?,
         deployment => deployment?,
     };
-    for facts in &mut deployment {
-        facts.down_after_ms = down_after_ms;
-    }
     reports.extend(of_servers(&deployment, checks::check));
     print(args, &reports)
+}
+
+/// What is known about the servers of a deployment.
+pub fn deployment(target: &Target) -> Result<Vec<Facts>, Failure> {
+    facts(target, sentinels::check(target).1)
+}
+
+fn facts(target: &Target, down_after_ms: Option<i64>) -> Result<Vec<Facts>, Failure> {
+    let mut servers = collect::all_servers(target)?;
+    for facts in &mut servers {
+        facts.down_after_ms = down_after_ms;
+    }
+    Ok(servers)
 }
 
 /// The servers of a quorum.

@@ -9,12 +9,13 @@ use std::process::Command;
 use crate::support::{outcome, tool};
 use dlock_testkit::{Server, module_path, skip};
 
-const COMMANDS: [&str; 9] = [
+const COMMANDS: [&str; 10] = [
     "run",
     "ls",
     "show",
     "break",
     "doctor",
+    "drill",
     "stats",
     "top",
     "completions",

@@ -4,6 +4,7 @@ mod break_lock;
 mod connect;
 mod deployments;
 mod doctor;
+mod drill;
 mod errors;
 mod generate;
 mod ls;

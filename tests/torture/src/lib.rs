@@ -3,10 +3,9 @@
 //! # Layout
 //!
 //! - [`scenarios`]: servers, clients, and the faults injected into them.
-//! - [`clients`]: clients that record what they do.
+//! - [`clients`]: clients that record what they do, beyond those of `dlock_drill`.
 //! - [`faults`]: faults beyond signals and commands.
-//! - [`history`]: every request and reply with its times.
-//! - [`checkers`]: find violated rules in a history.
+//! - `dlock_drill`: the history of every request and reply with its times, and checkers of the rules.
 //! - [`verdict`], [`report`]: the result, and its output.
 //!
 //! The seed determines the faults, their times and the workload, but not the interleaving of threads and processes: a
@@ -14,12 +13,12 @@
 
 #![allow(missing_docs, reason = "only the tests of this workspace use this crate")]
 
-pub mod checkers;
 pub mod clients;
 pub mod faults;
-pub mod history;
 pub mod options;
 pub mod report;
 pub mod scenarios;
 pub mod servers;
 pub mod verdict;
+
+pub use dlock_drill::{checkers, history};

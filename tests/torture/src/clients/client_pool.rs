@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
-use super::gate::Gate;
-use super::lock_client::{ConnCutter, LockClient};
-use super::route::Route;
-use super::worker::{Worker, Workload};
+use dlock_drill::clients::{Gate, LockClient, Worker, Workload};
+
+use super::conn_cutter::ConnCutter;
+use super::route::{ClientRoute, Route};
 use crate::history::Recorder;
 
 /// Longer than clients wait for a lock.
@@ -44,11 +44,11 @@ impl ClientPool {
         let members = (0..count).map(|n| {
             let lock_client = LockClient::new(
                 format!("{name}{n}"),
-                route.clone(),
+                ClientRoute::from(route.clone()),
                 recorder.clone(),
                 workload.reply_timeout,
             );
-            let (gate, cutter) = (Gate::default(), lock_client.cutter());
+            let (gate, cutter) = (Gate::default(), lock_client.route().cutter.clone());
             let mut worker = Worker::new(
                 lock_client,
                 workload.clone(),

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
-use super::gate::Gate;
-use super::lock_client::LockClient;
-use super::route::Route;
+use dlock_drill::clients::{Gate, LockClient};
+
+use super::route::{ClientRoute, Route};
 use super::store::{Fencing, Store};
 use crate::history::{Acquire, Limit, Recorder, Reply, Wait, Write, now};
 
@@ -40,7 +40,7 @@ const ELEMENTS: u64 = 1_000_000;
 
 pub struct Holder {
     config: HolderConfig,
-    lock_client: LockClient,
+    lock_client: LockClient<ClientRoute>,
     store: Store,
     rng: Rng,
     gate: Gate,
@@ -52,7 +52,7 @@ impl Holder {
     pub fn new(config: HolderConfig, recorder: Recorder, gate: Gate, seed: u64) -> Self {
         let owner = format!("h{}", config.number);
         Self {
-            lock_client: LockClient::new(owner, Route::to(config.locks, 1), recorder, REPLY_TIMEOUT),
+            lock_client: LockClient::new(owner, Route::to(config.locks, 1).into(), recorder, REPLY_TIMEOUT),
             store: Store::open(config.store, config.fencing),
             rng: Rng::with_seed(seed),
             gate,
@@ -62,7 +62,7 @@ impl Holder {
     }
 
     /// Its client of the lock server.
-    pub fn lock_client(&self) -> &LockClient {
+    pub fn lock_client(&self) -> &LockClient<ClientRoute> {
         &self.lock_client
     }
 

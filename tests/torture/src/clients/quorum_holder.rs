@@ -9,7 +9,8 @@ use fastrand::Rng;
 use redis_dlock_quorum::{Guard, Lock};
 use tokio::runtime::Runtime;
 
-use super::gate::Gate;
+use dlock_drill::clients::Gate;
+
 use super::store::Store;
 use crate::history::{Acquire, Limit, Micros, Op, Recorder, Reply, Request, ServerTerm, Wait, Write, now};
 

@@ -1,9 +1,18 @@
 //! Directs clients to the current primary.
 
 use std::collections::HashMap;
+use std::net::Shutdown;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use crate::history::ServerTerm;
+use dlock_drill::clients::{self, Link};
+use dlock_testkit::Connection;
+use redis::{RedisResult, Value};
+
+use super::conn_cutter::ConnCutter;
+use crate::history::{Reply, ServerTerm};
+
+const ASKING_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Directs clients to the current primary and its term. Updated by failovers, and in a cluster by redirections.
 #[derive(Clone, Default)]
@@ -77,22 +86,22 @@ impl Route {
             .for_each(|node| node.term = term);
     }
 
-    pub(super) fn target(&self, key: &str) -> Target {
+    fn target(&self, key: &str) -> Target {
         let map = self.map();
         map.moved.get(key).map_or(map.home, |port| map.node(*port))
     }
 
     /// The target of a redirection.
-    pub(super) fn node(&self, port: u16) -> Target {
+    fn node(&self, port: u16) -> Target {
         self.map().node(port)
     }
 
-    pub(super) fn record_moved(&self, key: &str, port: u16) {
+    fn record_moved(&self, key: &str, port: u16) {
         self.map().moved.insert(key.to_owned(), port);
     }
 
     /// The node of a key is down: the next request goes to another node.
-    pub(super) fn try_next_node(&self, key: &str, port: u16) {
+    fn try_next_node(&self, key: &str, port: u16) {
         let mut map = self.map();
         let dead = map.nodes.iter().position(|node| node.port == port);
         if let Some(dead) = dead {
@@ -111,4 +120,105 @@ impl Map {
         let known = self.nodes.iter().find(|node| node.port == port);
         Target::direct(known.copied().unwrap_or(ServerTerm { port, term: 0 }))
     }
+}
+
+/// The route of one client, whose connection others can cut.
+#[derive(Default)]
+pub struct ClientRoute {
+    route: Route,
+    pub cutter: ConnCutter,
+}
+
+/// For another client, with a connection of its own.
+impl Clone for ClientRoute {
+    fn clone(&self) -> Self {
+        self.route.clone().into()
+    }
+}
+
+impl From<Route> for ClientRoute {
+    fn from(route: Route) -> Self {
+        Self {
+            route,
+            cutter: ConnCutter::default(),
+        }
+    }
+}
+
+/// A connection to a target.
+pub struct TargetLink {
+    target: Target,
+    connection: Connection,
+}
+
+impl Link for TargetLink {
+    fn server(&self) -> ServerTerm {
+        self.target.server
+    }
+
+    fn call(&mut self, words: &[String], timeout: Duration) -> RedisResult<Value> {
+        self.connection.call(words, timeout)
+    }
+}
+
+/// The cutter has another handle to the socket.
+impl Drop for TargetLink {
+    fn drop(&mut self) {
+        if let Ok(stream) = self.connection.try_clone_stream() {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+impl ClientRoute {
+    fn connect(&self, key: &str, target: Target) -> Option<TargetLink> {
+        let Ok(connection) = Connection::open(target.port) else {
+            self.cutter.set(None);
+            self.route.try_next_node(key, target.port);
+            return None;
+        };
+        self.cutter.set(connection.try_clone_stream().ok());
+        Some(TargetLink { target, connection })
+    }
+}
+
+impl clients::Route for ClientRoute {
+    type Link = TargetLink;
+
+    fn open(&self, key: &str) -> Option<TargetLink> {
+        self.connect(key, self.route.target(key))
+    }
+
+    fn leads_over(&self, key: &str, link: &TargetLink) -> bool {
+        self.route.target(key) == link.target
+    }
+
+    fn follow(&self, key: &str, reply: &Reply) -> Option<Option<TargetLink>> {
+        let (is_moved, port) = redirection(reply)?;
+        if is_moved {
+            self.route.record_moved(key, port);
+            return Some(self.open(key));
+        }
+        let mut link = self.connect(key, self.route.node(port));
+        if let Some(link) = &mut link {
+            // If this fails, so does the request.
+            let _ = link.call(&["ASKING".to_owned()], ASKING_TIMEOUT);
+        }
+        Some(link)
+    }
+}
+
+/// Parses `MOVED 3999 127.0.0.1:6381` or `ASK ...`: whether it is MOVED, and the port.
+pub(super) fn redirection(reply: &Reply) -> Option<(bool, u16)> {
+    let Reply::Error(error) = reply else {
+        return None;
+    };
+    let mut words = error.split_whitespace();
+    let is_moved = match words.next()? {
+        "MOVED" => true,
+        "ASK" => false,
+        _ => return None,
+    };
+    let (_, port) = words.nth(1)?.rsplit_once(':')?;
+    Some((is_moved, port.parse().ok()?))
 }

@@ -66,7 +66,7 @@ fn write_log(run: &mut ScenarioRun, server: &Server) -> Written {
     let recorder = Recorder::default();
     let mut lock_client = LockClient::new(
         "alice".into(),
-        Route::to(server.port(), 0),
+        Route::to(server.port(), 0).into(),
         recorder.clone(),
         REPLY_TIMEOUT,
     );
@@ -132,7 +132,7 @@ fn restart_on(directory: &Path, written: &Written, length: u64) -> History {
 /// Acquires each lock for a new owner.
 fn acquire_all(server: &Server, client: &mut Client, recorder: &Recorder) {
     let route = Route::to(server.port(), 1);
-    let mut lock_client = LockClient::new("dave".into(), route, recorder.clone(), REPLY_TIMEOUT);
+    let mut lock_client = LockClient::new("dave".into(), route.into(), recorder.clone(), REPLY_TIMEOUT);
     for key in KEYS {
         client.ask::<i64>(&format!("DEL {key}"));
         let op = lock_client.acquire(key, request(key, None));

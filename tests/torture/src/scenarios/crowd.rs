@@ -213,7 +213,12 @@ impl Crowd {
             process.tell(&Instruction::Finish);
         }
         self.processes.drain(..).for_each(Process::finish);
-        let mut last = LockClient::new("last".into(), route.clone(), Recorder::default(), REPLY_TIMEOUT);
+        let mut last = LockClient::new(
+            "last".into(),
+            route.clone().into(),
+            Recorder::default(),
+            REPLY_TIMEOUT,
+        );
         let end = now() + self.longest_hold_of_nobody_ms() * 1_000;
         for key in &self.keys {
             if !acquire(&mut last, key, end) {

@@ -117,7 +117,7 @@ impl Setup {
     fn thread(&self, config: HolderConfig, seed: u64) -> HolderThread {
         let (gate, recorder, stop) = (Gate::default(), self.recorder.clone(), self.stop.clone());
         let mut holder = Holder::new(config, recorder.clone(), gate.clone(), seed);
-        let cutter = holder.lock_client().cutter();
+        let cutter = holder.lock_client().route().cutter.clone();
         let thread = thread::spawn(move || holder.run(&stop, |write| recorder.lock().writes.push(write)));
         HolderThread { gate, cutter, thread }
     }

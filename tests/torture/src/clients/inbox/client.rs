@@ -6,10 +6,12 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use dlock_drill::clients::{no_reply, parse_reply};
+
 use super::answer::{Answer, possible};
 use super::node::{Event, NodeAddress, PAUSE, Received};
 use super::outgoing::Outgoing;
-use crate::clients::lock_client::{no_reply, parse_reply, redirection};
+use crate::clients::route::redirection;
 use crate::history::{Acquire, Call, Limit, Micros, Op, Reply, Request, ServerTerm, Wait, now};
 
 const NOT_HELD: [&str; 3] = ["NOTHELD", "NOTOWNER", "STALE"];

@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::sync::mpsc::Sender;
 
+use dlock_drill::clients::command_args;
+
 use super::journal::Journal;
 use super::node::{Command, Event, InboxTimes, Node, NodeAddress};
-use crate::clients::lock_client::command_args;
 use crate::history::{Op, ServerTerm};
 
 pub struct Outgoing {

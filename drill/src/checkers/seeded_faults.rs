@@ -357,6 +357,43 @@ fn missing_and_duplicate_replies_are_detected() {
 }
 
 #[test]
+fn waiter_without_reply_is_lost_only_if_its_server_answers_others() {
+    let waiter = || {
+        let mut waiter = op("alice", 0, 5_000, acquire(MUTEX), Reply::TimedOut);
+        if let Request::Acquire(acquire) = &mut waiter.request {
+            acquire.wait = Wait::Block { timeout_ms: 2_000 };
+        }
+        waiter
+    };
+    let lost = |other: Op| lost_waiters(&history(vec![other, waiter()])).len();
+    assert_eq!(lost(op("bob", 2_500, 2_600, acquire(MUTEX), grant(2))), 1);
+    assert_eq!(
+        lost(op("bob", 1_500, 2_600, acquire(MUTEX), grant(2))),
+        0,
+        "sent before the waiter's time had ended"
+    );
+    let silent = op("bob", 2_500, 4_600, acquire(MUTEX), Reply::TimedOut);
+    assert_eq!(lost(silent), 0, "the server is silent");
+    let elsewhere = in_term(2, op("bob", 2_500, 2_600, acquire(MUTEX), grant(2)));
+    assert_eq!(lost(elsewhere), 0, "another server");
+}
+
+#[test]
+fn missing_owner_check_is_detected() {
+    // A server that does not compare owners lets bob release the lock of alice, and grants it to carol.
+    let released_by = |owner: &str| {
+        overlaps(&history(vec![
+            op("alice", 0, 10, acquire(MUTEX), grant(1)),
+            op(owner, 100, 110, RELEASE, Reply::Remaining(0)),
+            op("carol", 200, 210, acquire(MUTEX), grant(2)),
+        ]))
+        .len()
+    };
+    assert_eq!(released_by("bob"), 1);
+    assert_eq!(released_by("alice"), 0);
+}
+
+#[test]
 fn acknowledged_element_missing_from_store_is_a_lost_write() {
     let write = |element, acknowledged| Write {
         element,

@@ -9,7 +9,8 @@ use std::time::Duration;
 use fastrand::Rng;
 
 use super::gate::Gate;
-use super::lock_client::LockClient;
+use super::lock_client::{LockClient, Route};
+use super::pace::Pace;
 use crate::history::{Acquire, Element, GUARDED, Limit, Micros, Op, PLAIN, Push, Reply, Wait, now};
 
 /// Parameters of the workload. Times in milliseconds.
@@ -27,6 +28,11 @@ pub struct Workload {
     pub keeps_owner: bool,
     /// Time limit for a reply to a request that does not block.
     pub reply_timeout: Duration,
+    /// Whether a holder that got no reply may ask again whether it still holds the lock, before it goes on as another
+    /// owner. Half of them do; the others trust their deadline.
+    pub asks_again: bool,
+    /// Limits how often clients ask for locks, all together.
+    pub pace: Option<Pace>,
     /// Whether holders write to two lists of each lock, one by GUARD and one without.
     pub writes: bool,
 }
@@ -58,7 +64,30 @@ impl Workload {
             skip_release_one_in: 20,
             keeps_owner: false,
             reply_timeout: REPLY_TIMEOUT,
+            asks_again: false,
+            pace: None,
             writes: false,
+        }
+    }
+
+    /// One mutex, whose holders keep it for a good part of their leases of up to `lease_ms`. Some never release it.
+    pub fn holding(lock: String, lease_ms: u64, reply_timeout: Duration, pace: &Pace) -> Self {
+        Self {
+            locks: vec![(lock, vec![Limit::Of(1)])],
+            block_ms: lease_ms / 2..=lease_ms * 2,
+            asks_again: true,
+            pace: Some(pace.clone()),
+            reply_timeout,
+            ..Self::mixed(lease_ms)
+        }
+    }
+
+    /// As [`Workload::holding`], but released at once: its next grant is never far, unless no lock is granted.
+    pub fn passing(lock: String, lease_ms: u64, reply_timeout: Duration, pace: &Pace) -> Self {
+        Self {
+            think_ms: 0..=lease_ms / 20,
+            skip_release_one_in: u32::MAX,
+            ..Self::holding(lock, lease_ms, reply_timeout, pace)
         }
     }
 
@@ -76,9 +105,9 @@ impl Workload {
 }
 
 /// Runs the workload on one client.
-pub struct Worker {
+pub struct Worker<R: Route> {
     name: String,
-    lock_client: LockClient,
+    lock_client: LockClient<R>,
     workload: Workload,
     rng: Rng,
     gate: Gate,
@@ -97,10 +126,13 @@ struct HeldLock<'a> {
     deadline: Micros,
 }
 
-impl Worker {
+impl<R: Route + Send> Worker<R>
+where
+    R::Link: Send,
+{
     /// The owner names begin with that of the client.
     pub fn new(
-        lock_client: LockClient,
+        lock_client: LockClient<R>,
         workload: Workload,
         rng: Rng,
         gate: Gate,
@@ -172,6 +204,7 @@ impl Worker {
 
     /// Acquires. If the reply is lost, retries or cancels where that is safe.
     fn acquire(&mut self, key: &str, acquire: &Acquire) -> Option<Op> {
+        self.keep_pace();
         self.gate.pass();
         let op = self.lock_client.acquire(key, acquire.clone())?;
         if !op.reply.is_unknown() {
@@ -192,9 +225,35 @@ impl Worker {
         }
     }
 
+    /// Whether a server confirms the hold before its deadline. What was sent before may still arrive: so the owner does no
+    /// more than that, and release.
+    fn still_holds(&mut self, held: &HeldLock<'_>) -> bool {
+        while now() < held.deadline {
+            self.keep_pace();
+            self.back_off();
+            let op = self.extend(held, Some(held.fence));
+            match op.map(|op| op.reply) {
+                Some(Reply::Lease(_)) => return true,
+                Some(reply) if reply.is_error(&["NOTHELD", "NOTOWNER", "STALE"]) => return false,
+                // Nobody knows yet.
+                Some(_) | None => {}
+            }
+        }
+        false
+    }
+
+    fn keep_pace(&self) {
+        if let Some(pace) = &self.workload.pace {
+            pace.pass();
+        }
+    }
+
     /// Performs some steps with the lock. Returns whether to release it afterwards.
     fn use_lock(&mut self, held: &mut HeldLock<'_>) -> bool {
         for _ in 0..self.rng.u8(..4) {
+            if self.stop.load(Ordering::Relaxed) {
+                return true;
+            }
             self.gate.pass();
             // At once after the grant: a late write of the last holder may be under way.
             if self.workload.writes && !self.write(held) {
@@ -215,6 +274,9 @@ impl Worker {
             match op {
                 Some(op) if op.safe_deadline() > 0 => held.deadline = held.deadline.max(op.safe_deadline()),
                 Some(op) if op.reply.is_unknown() => {
+                    if self.workload.asks_again && self.rng.bool() && self.still_holds(held) {
+                        self.lock_client.release(held.key, Some(held.fence), true, None);
+                    }
                     self.on_disconnect();
                     return self.workload.keeps_owner;
                 }

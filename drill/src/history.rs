@@ -9,9 +9,15 @@ use rustix::time::{ClockId, clock_gettime};
 /// Microseconds on the clock of [`now`].
 pub type Micros = u64;
 
-/// Current CLOCK_BOOTTIME: shared by all processes, independent of the wall clock, and counting suspend.
+/// The monotonic clock of Linux does not count suspend; that of macOS does.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const CLOCK: ClockId = ClockId::Boottime;
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+const CLOCK: ClockId = ClockId::Monotonic;
+
+/// The time on a clock that all processes share, independent of the wall clock, and counting suspend.
 pub fn now() -> Micros {
-    let time = clock_gettime(ClockId::Boottime);
+    let time = clock_gettime(CLOCK);
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     let nanos = u64::try_from(time.tv_nsec).unwrap_or(0);
     seconds * 1_000_000 + nanos / 1_000

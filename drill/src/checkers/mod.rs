@@ -30,7 +30,7 @@ pub use inboxes::{forgotten_requests, overtaken_waiters, stalled_locks};
 pub use leases::broken_leases;
 pub use lost_writes::lost_writes;
 pub use overlap::overlaps;
-pub use queue::{MissingReplies, queue_jumps, wrong_replies};
+pub use queue::{MissingReplies, lost_waiters, queue_jumps, wrong_replies};
 pub use restores::wrong_restores;
 pub use written_lists::{lost_elements, misordered_writes};
 

@@ -1,7 +1,7 @@
 //! Waiters are granted in FIFO order, and every request receives exactly one reply.
 
 use super::{Rule, Violation, by_key};
-use crate::history::{History, Micros, Op, Reply, Request};
+use crate::history::{Acquire, History, Micros, Op, Reply, Request, Wait};
 
 /// New holders that definitely arrived after a waiter and were granted before it.
 pub fn queue_jumps(history: &History) -> Vec<Violation> {
@@ -74,6 +74,45 @@ pub fn wrong_replies(history: &History, missing_replies: MissingReplies) -> Vec<
         })
     })
     .collect()
+}
+
+/// Waiters without a reply although their server answered a request that was sent after their time to wait had ended.
+/// Other missing replies only show that a server was silent.
+pub fn lost_waiters(history: &History) -> Vec<Violation> {
+    let mut found = Vec::new();
+    for (n, op) in history.ops.iter().enumerate() {
+        let Some(due) = reply_due(op) else { continue };
+        // In the order of replies: those before the client gave up come first.
+        let others = history.ops[..n].iter().enumerate().rev();
+        let answered = others
+            .take_while(|(_, other)| other.replied > due)
+            .find(|(_, other)| other.server == op.server && other.sent > due && !other.reply.is_unknown());
+        if let Some((m, other)) = answered {
+            found.push(Violation {
+                rule: Rule::Replies,
+                what: format!(
+                    "{} waited for {} and was never answered, while {} was",
+                    op.owner, op.key, other.owner
+                ),
+                ops: vec![m, n],
+            });
+        }
+    }
+    found
+}
+
+/// When a waiter that got no reply should have had one.
+fn reply_due(op: &Op) -> Option<Micros> {
+    match (op.acquire(), &op.reply) {
+        (
+            Some(Acquire {
+                wait: Wait::Block { timeout_ms },
+                ..
+            }),
+            Reply::TimedOut,
+        ) => Some(op.sent + timeout_ms * 1_000),
+        _ => None,
+    }
 }
 
 /// Whether a reply may be missing on an open connection.
