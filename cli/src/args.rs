@@ -337,7 +337,8 @@ pub struct DrillArgs {
     #[arg(long)]
     pub yes_this_is_staging: bool,
 
-    /// Command for `sh -c` that injects a fault, and repairs what does not recover by itself; may be repeated
+    /// Command for `sh -c`, without a terminal, that injects a fault and repairs what does not recover by itself; may be
+    /// repeated
     #[arg(long = "fault", value_name = "COMMAND")]
     pub faults: Vec<String>,
 

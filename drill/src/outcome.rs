@@ -1,7 +1,7 @@
 //! What happened in a run: before the first fault, and after each.
 
 use crate::checkers::{Violation, broken_leases, lost_waiters, overlaps, queue_jumps, wrong_fences};
-use crate::history::{History, Micros, Op, Reply};
+use crate::history::{History, Micros, Op, Reply, Wait};
 
 /// The time from a fault to the next one, or from the start of the run to the first.
 #[derive(Clone, Debug, Default)]
@@ -16,6 +16,8 @@ pub struct Phase {
     pub lost_locks: Vec<Violation>,
     /// Waiters that their server forgot.
     pub lost_waiters: Vec<Violation>,
+    /// Waiters that got no reply, with those that were lost: of the others, the server was silent.
+    pub unanswered_waiters: usize,
     /// Waiters that others passed.
     pub queue_jumps: Vec<Violation>,
     /// The longest time without a grant of one of the watched locks, begun before this phase or in it.
@@ -80,6 +82,9 @@ pub fn phases(
     for op in grants(history) {
         phases[at(op.replied)].acquisitions += 1;
     }
+    for op in history.ops.iter().filter(|op| is_unanswered_waiter(op)) {
+        phases[at(op.replied)].unanswered_waiters += 1;
+    }
     for lock in watched {
         let mut times: Vec<Micros> = grants(history)
             .filter(|op| op.key == *lock)
@@ -91,6 +96,11 @@ pub fn phases(
         }
     }
     phases
+}
+
+fn is_unanswered_waiter(op: &Op) -> bool {
+    let waits = op.acquire().is_some_and(|acquire| acquire.wait != Wait::No);
+    waits && op.reply == Reply::TimedOut
 }
 
 fn grants(history: &History) -> impl Iterator<Item = &Op> {
@@ -116,7 +126,7 @@ impl Phase {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::{Acquire, Limit, Request, ServerTerm, Wait};
+    use crate::history::{Acquire, Limit, Request, ServerTerm};
 
     fn grant(owner: &str, at_ms: u64, fence: u64) -> Op {
         Op {
@@ -160,6 +170,20 @@ mod tests {
         assert_eq!(pauses, [2_900, 2_100, 2_500]);
         let again: Vec<_> = found.iter().map(|phase| phase.grants_again).collect();
         assert_eq!(again, [true, true, false]);
+    }
+
+    #[test]
+    fn waiter_without_reply_counts_for_the_last_fault_before_it_gives_up() {
+        let mut waiter = grant("a", 5_500, 1);
+        waiter.reply = Reply::TimedOut;
+        let not_waiting = waiter.clone();
+        if let Request::Acquire(acquire) = &mut waiter.request {
+            acquire.wait = Wait::Block { timeout_ms: 100 };
+        }
+        let found = of(vec![waiter, not_waiting]);
+        let counts: Vec<_> = found.iter().map(|phase| phase.unanswered_waiters).collect();
+        assert_eq!(counts, [0, 1, 0]);
+        assert!(found[1].lost_waiters.is_empty(), "nobody was answered");
     }
 
     #[test]

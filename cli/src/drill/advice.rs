@@ -228,9 +228,9 @@ impl Drill {
             ));
         }
         if settings.is_empty() {
-            parts.push(
-                "no setting of DLOCK prolongs it: the command and the servers took that long".to_owned(),
-            );
+            let others = "no grace period prolongs it: the command and the servers took that long, or the leases of \
+                          holders that went away";
+            parts.push(others.to_owned());
         }
         Some(Advice {
             finding: paused(pause),

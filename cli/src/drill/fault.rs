@@ -39,15 +39,13 @@ pub async fn run(command: &str, until: Instant) -> Result<Fault, Failure> {
     let started = start(command, &output);
     let mut group = started.map_err(os_failure)?;
     let status = loop {
-        match group.0.try_wait().map_err(os_failure)? {
+        match group.shell.try_wait().map_err(os_failure)? {
             None if Instant::now() < until => sleep(POLL_INTERVAL).await,
             status => break status,
         }
     };
-    // What it leaves in the background belongs to the deployment, unless it did not end.
-    if status.is_some() {
-        group.1 = false;
-    }
+    // What it has left in the background belongs to the deployment.
+    group.has_exited = status.is_some();
     let mut text = Vec::new();
     output.rewind().map_err(os_failure)?;
     output
@@ -63,15 +61,18 @@ pub async fn run(command: &str, until: Instant) -> Result<Fault, Failure> {
     })
 }
 
-/// The command, and whether to kill its process group when dropped.
-struct Group(Child, bool);
+/// A command in a process group of its own, which is killed when dropped unless the command has exited.
+struct Group {
+    shell: Child,
+    has_exited: bool,
+}
 
 impl Drop for Group {
     fn drop(&mut self) {
-        if self.1 {
-            // An error means that it has exited. Process ids are i32 in the C API.
-            let _ = killpg(Pid::from_raw(self.0.id() as i32), Signal::SIGKILL);
-            let _ = self.0.wait();
+        if !self.has_exited {
+            // An error means that it has. Process ids are i32 in the C API.
+            let _ = killpg(Pid::from_raw(self.shell.id() as i32), Signal::SIGKILL);
+            let _ = self.shell.wait();
         }
     }
 }
@@ -84,7 +85,10 @@ fn start(command: &str, output: &File) -> io::Result<Group> {
         .stdout(output.try_clone()?)
         .stderr(output.try_clone()?)
         .process_group(0);
-    Ok(Group(shell.spawn()?, true))
+    Ok(Group {
+        shell: shell.spawn()?,
+        has_exited: false,
+    })
 }
 
 fn failure(status: Option<ExitStatus>) -> Option<String> {

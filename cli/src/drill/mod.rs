@@ -104,14 +104,12 @@ async fn run(args: &DrillArgs, target: &Target, deployment: Vec<Facts>) -> Resul
         // A second signal does not wait for them.
         signal = signals.next_forwarded() => interrupted = Some(signal),
     }
-    for lock in plan.locks() {
-        if let Err(failure) = remove(target, lock) {
-            let lease = duration::format(args.lease);
-            eprint_error(&format!(
-                "{}: it expires within {lease}",
-                failure.about(lock.as_bytes()).message
-            ));
-        }
+    if let Err(failure) = plan.locks().try_for_each(|lock| remove(target, lock)) {
+        let lease = duration::format(args.lease);
+        eprint_error(&format!(
+            "the locks of the drill expire within {lease}: they cannot be removed: {}",
+            failure.message
+        ));
     }
     injected?;
     Ok(Drill {

@@ -103,12 +103,14 @@ impl<'a> Report<'a> {
         let pause = duration::format(Duration::from_micros(phase.longest_pause));
         writeln!(
             out,
-            "  {} acquisitions, overlaps {}, fences that did not rise {}, locks lost {}, waiters lost {}, passed {}",
+            "  {} acquisitions, overlaps {}, fences that did not rise {}, locks lost {}, waiters lost {} \
+             (unanswered {}), passed {}",
             phase.acquisitions,
             phase.overlaps.len(),
             phase.fences.len(),
             phase.lost_locks.len(),
             phase.lost_waiters.len(),
+            phase.unanswered_waiters,
             phase.queue_jumps.len(),
         )?;
         let end = if phase.grants_again {
@@ -196,6 +198,7 @@ impl<'a> Report<'a> {
             "fences_not_rising": sum(|phase| phase.fences.len()),
             "locks_lost": sum(|phase| phase.lost_locks.len()),
             "waiters_lost": sum(|phase| phase.lost_waiters.len()),
+            "waiters_unanswered": sum(|phase| phase.unanswered_waiters),
             "waiters_passed": sum(|phase| phase.queue_jumps.len()),
             "longest_pause_ms": pause.unwrap_or_default() / 1_000,
             "phases": self.phases.iter().enumerate().map(|(n, phase)| self.phase_json(n, phase)).collect::<Vec<_>>(),
@@ -224,6 +227,7 @@ impl<'a> Report<'a> {
             "fences_not_rising": phase.fences.len(),
             "locks_lost": phase.lost_locks.len(),
             "waiters_lost": phase.lost_waiters.len(),
+            "waiters_unanswered": phase.unanswered_waiters,
             "waiters_passed": phase.queue_jumps.len(),
             "longest_pause_ms": phase.longest_pause / 1_000,
             "grants_again": phase.grants_again,

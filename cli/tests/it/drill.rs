@@ -4,7 +4,7 @@ use std::fs;
 use std::time::Duration;
 
 use crate::support::{Outcome, Running, at, dlock};
-use dlock_testkit::{Proxy, Sentinel, Server, wait_for};
+use dlock_testkit::{Cluster, Proxy, Sentinel, Server, wait_for};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -220,6 +220,22 @@ fn drill_without_faults_says_what_was_not_tried() {
         .shows("Not tried\n  a crash and restart of a server\n  a failover\n")
         .shows("ok: no violation was found, which is no proof");
     assert_clean(&server);
+}
+
+#[test]
+fn drill_runs_in_a_cluster() {
+    let cluster = Cluster::start(2);
+    let args = [
+        "drill",
+        "--yes-this-is-staging",
+        "--duration",
+        "3s",
+        "--lease",
+        "1s",
+    ];
+    let report = crate::support::json(&cluster.nodes[0], &args);
+    assert_eq!(report["verdict"], "ok", "{report:#}");
+    cluster.nodes.iter().for_each(assert_clean);
 }
 
 #[test]
