@@ -19,7 +19,7 @@ DOC_LINTS = -D warnings -A rustdoc::private-intra-doc-links
 .DEFAULT_GOAL := help
 .PHONY: help run cluster sentinel quorum down test test-clients test-matrix model fuzz torture miri asan bench bench-peers bench-check \
 	check msrv package deny book pictures \
-	install dist deb test-deb install-deps release
+	install dist deb test-deb test-dist install-deps release sbom-tool
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,16 +44,20 @@ down: ## Stop servers left behind by a killed `make cluster`, `make sentinel` or
 install: release ## Install the tool, module, completions and man page (PREFIX=/usr/local, MODULEDIR, DESTDIR)
 	@PREFIX="$(PREFIX)" MODULEDIR="$(MODULEDIR)" DESTDIR="$(DESTDIR)" deploy/install "$(TARGET)/release/dlock" "$(TARGET)/release/libdlock.so"
 
-dist: release ## Make an archive of the module, the tool and examples, in target/packages
+dist: release sbom-tool ## Make an archive of the module, the tool, their SBOMs and examples, in target/packages
 	@deploy/package dist "$(TARGET)/release/dlock" "$(TARGET)/release/libdlock.so" "$(TARGET)/packages"
 
-deb: release ## Make a Debian package of them, in target/packages
+deb: release sbom-tool ## Make a Debian package of them, in target/packages
 	@deploy/package deb "$(TARGET)/release/dlock" "$(TARGET)/release/libdlock.so" "$(TARGET)/packages"
 
-# The module and the tool. They need the C library of this system or a newer one.
+# The module and the tool. They need the C library of this system or a newer one. Stripped by the linker, because its
+# build id would otherwise depend on the folder, which is in the debug information.
 release:
 	@deploy/install-deps build
-	cargo build --release --locked -p redis-dlock -p dlock-cli
+	CARGO_PROFILE_RELEASE_STRIP=symbols cargo build --release --locked -p redis-dlock -p dlock-cli
+
+sbom-tool:
+	@command -v cargo-cyclonedx >/dev/null || cargo install cargo-cyclonedx@0.5.9 --locked --root "$(TARGET)/tools"
 
 # Test it.
 
@@ -80,6 +84,9 @@ torture: install-deps ## Run clients against real servers under faults for about
 
 test-deb: deb ## Install, upgrade and remove the Debian package in a minimal Debian 12 (needs root and debootstrap)
 	tests/deb/run "$(TARGET)"
+
+test-dist: sbom-tool ## Build the packages in two different folders and compare them byte for byte
+	tests/dist/run "$(TARGET)"
 
 miri: ## Run the tests of the core in Miri; needs nightly Rust with the component miri
 	@cargo +nightly miri --version >/dev/null 2>&1 || \
@@ -123,9 +130,11 @@ msrv: ## Check the workspace, and the client alone, with the oldest Rust that ea
 package: ## Build the crates for applications as they would be published
 	cargo package -p dlock-core -p redis-dlock-client -p redis-dlock-quorum --locked --allow-dirty
 
-deny: ## Check licences, sources and known vulnerabilities of dependencies (installs cargo-deny if it is missing)
+deny: ## Check licences, sources and known vulnerabilities of dependencies (installs cargo-deny and cargo-audit if missing)
 	@command -v cargo-deny >/dev/null || cargo install cargo-deny --locked --root "$(TARGET)/tools"
+	@command -v cargo-audit >/dev/null || cargo install cargo-audit --locked --root "$(TARGET)/tools"
 	cargo deny --workspace --locked check
+	cargo audit --deny warnings
 
 pictures: ## Draw the pictures of docs/, and the plots of docs/bench/results.csv
 	docs/pictures/draw.py
