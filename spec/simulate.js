@@ -1,0 +1,65 @@
+// Simulates the modules of a page of the specification, one after the other in one process: Quint takes seconds to
+// start and to check the types of a page.
+//
+//   node simulate.js QUINT PAGE FILTER             the modules of bugs/PAGE.qnt whose names contain FILTER
+//   node simulate.js QUINT PAGE --traces FOLDER N  writes N runs of the page
+//
+// QUINT: the installed package.
+const fs = require('fs')
+const [quint, page, ...options] = process.argv.slice(2)
+const { load, parse, typecheck, runSimulator } = require(`${quint}/dist/src/cliCommands`)
+
+const input = `bugs/${page}.qnt`
+const steps = page === 'quorum' ? 40 : 20
+/** How many runs of a page: few, because they find nothing. Without a rule the first violation ends them. */
+const RUNS = 150
+const RUNS_WITHOUT_RULE = 5000
+
+const names = (file, pattern) => [...fs.readFileSync(file, 'utf8').matchAll(pattern)].map(match => match[1])
+const invariants = names(`${page}.qnt`, /(?<=^ {2}\/\/\/ .*\n) {2}val (\w+)/gm)
+
+/** The name of a violated invariant is that of its module, without the page before and `Bug` behind. */
+const invariantOf = name => {
+  const [, first, rest] = name.slice(page.length).match(/^(.)(.*)Bug\d*$/)
+  return first.toLowerCase() + rest
+}
+
+async function main() {
+  const args = { input, backend: 'typescript', init: 'init', step: 'step', witnesses: [], hide: [], verbosity: 0 }
+  const loaded = await load(args)
+  const checked = await (await loaded.asyncChain(parse)).asyncChain(typecheck)
+  if (checked.isLeft()) throw new Error(JSON.stringify(checked.value.stage.errors, null, 1))
+  const simulate = (module, changes) => {
+    const defaults = { ...args, main: module, invariants: [], maxSteps: steps, nTraces: 1 }
+    return runSimulator({ ...checked.value, args: { ...defaults, ...changes } })
+  }
+
+  if (options[0] === '--traces') {
+    const [, folder, runs] = options
+    const outItf = `${folder}/${page}-{seq}.itf.json`
+    await simulate(`${page}Rules`, { maxSamples: +runs, nTraces: +runs, outItf })
+    return
+  }
+  for (const module of names(input, /^module (\w+)/gm).filter(name => name.includes(options[0] ?? ''))) {
+    const isBug = module !== `${page}Rules`
+    const checks = isBug ? [invariantOf(module)] : invariants
+    const result = await simulate(module, { invariants: checks, maxSamples: isBug ? RUNS_WITHOUT_RULE : RUNS })
+    const outcome = result.isRight() ? 'no violation' : result.value.msg
+    if (outcome === (isBug ? 'Invariant violated' : 'no violation')) {
+      console.log(isBug ? `spec: ${module}: violates ${checks}` : `spec: ${page}: ${checks.length} invariants hold`)
+    } else {
+      console.log(`spec: ${module}: FAILED: ${outcome} (${checks})`)
+      if (result.isLeft()) {
+        const seed = `0x${result.value.stage.seed.toString(16)}`
+        console.log(`To see it, in spec/: ${quint}/dist/src/cli.js run ${input} --main ${module} \\`)
+        console.log(`  --backend typescript --max-steps ${steps} --seed ${seed} --invariants ${checks.join(' ')}`)
+      }
+      process.exitCode = 1
+    }
+  }
+}
+
+main().catch(error => {
+  console.error(`spec: ${page}: FAILED: ${error.stack}`)
+  process.exitCode = 1
+})
