@@ -17,7 +17,7 @@ CLIENT_MSRV = $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' client/Cargo.toml
 DOC_LINTS = -D warnings -A rustdoc::private-intra-doc-links
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster sentinel quorum down test test-clients test-matrix model fuzz torture miri asan bench bench-peers bench-check \
+.PHONY: help run cluster sentinel quorum down test test-clients test-matrix model spec fuzz torture miri asan bench bench-peers bench-check \
 	check msrv package deny book pictures \
 	install dist deb test-deb test-dist install-deps release sbom-tool
 
@@ -74,6 +74,9 @@ test-matrix: install-deps ## Run the tests against every supported server, downl
 model: install-deps ## Model-check failovers, grace periods, quorums and inboxes in larger worlds than `make test`
 	cargo test --release --locked -p dlock-model --test failover --test inboxes -- --include-ignored --nocapture
 	cargo test --release --locked -p redis-dlock-quorum --test search -- --include-ignored --nocapture --test-threads 1
+
+spec: ## Simulate the specification in spec/, and replay traces of it against the code (needs Node.js; ARGS="lock" for a part)
+	@spec/run "$(TARGET)" $(ARGS)
 
 fuzz: install-deps ## Run each fuzz target for SECONDS=20; needs nightly Rust and cargo-fuzz
 	tests/model/fuzz/run "$(SECONDS)"

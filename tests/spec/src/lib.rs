@@ -1,0 +1,18 @@
+//! Specification and code agree: what the specification in `spec/` did, the code does.
+//!
+//! Quint writes random runs of the specification as files. Each step says what happened, which reply it had, and what
+//! the state was afterwards. A replay does the same with the code, and compares reply and state after every step.
+//!
+//! ```text
+//! trace     a run of the specification, as Quint writes it
+//! lock      replays spec/lock.qnt against the core
+//! failover  replays spec/failover.qnt against a core each for primary, replica and old primary
+//! quorum    replays spec/quorum.qnt against the machine of the client
+//! ```
+
+#![allow(missing_docs, reason = "only tests use this crate")]
+
+pub mod failover;
+pub mod lock;
+pub mod quorum;
+pub mod trace;
