@@ -192,6 +192,16 @@ fn old_primary_that_goes_on_is_found() {
     assert!(settings(&report).contains(&"min-replicas-to-write"), "{report:#}");
 }
 
+/// A drill of two seconds.
+const SHORT: [&str; 6] = [
+    "drill",
+    "--yes-this-is-staging",
+    "--duration",
+    "2s",
+    "--lease",
+    "1s",
+];
+
 fn disconnect_every_second_client(server: &Server) {
     let mut client = server.client();
     let list: String = client.ask("CLIENT LIST TYPE normal");
@@ -207,15 +217,7 @@ fn disconnect_every_second_client(server: &Server) {
 #[test]
 fn drill_without_faults_says_what_was_not_tried() {
     let server = Server::with(DURABLE);
-    let args = [
-        "drill",
-        "--yes-this-is-staging",
-        "--duration",
-        "2s",
-        "--lease",
-        "1s",
-    ];
-    at(&server, &args)
+    at(&server, &SHORT)
         .exits(0)
         .shows("Not tried\n  a crash and restart of a server\n  a failover\n")
         .shows("ok: no violation was found, which is no proof");
@@ -254,16 +256,8 @@ fn lease_that_the_server_rejects_is_an_error() {
 #[test]
 fn failed_command_is_shown_and_makes_the_drill_inconclusive() {
     let server = Server::with(DURABLE);
-    let args = [
-        "drill",
-        "--yes-this-is-staging",
-        "--duration",
-        "2s",
-        "--lease",
-        "1s",
-    ];
     let fault = ["--fault", "echo no such host; exit 3"];
-    at(&server, &[&args[..], &fault].concat())
+    at(&server, &[&SHORT[..], &fault].concat())
         .exits(1)
         .warns("exit code 3\nno such host")
         .shows("inconclusive");
@@ -285,16 +279,8 @@ fn interrupted_drill_leaves_nothing() {
 #[test]
 fn command_that_does_not_end_is_killed() {
     let server = Server::with(DURABLE);
-    let args = [
-        "drill",
-        "--yes-this-is-staging",
-        "--duration",
-        "2s",
-        "--lease",
-        "1s",
-    ];
     let start = std::time::Instant::now();
-    at(&server, &[&args[..], &["--fault", "sleep 600"]].concat())
+    at(&server, &[&SHORT[..], &["--fault", "sleep 600"]].concat())
         .exits(1)
         .warns("it did not end, and was killed");
     dlock_testkit::assert_elapsed_at_most(Duration::from_secs(40), start);
