@@ -18,7 +18,7 @@ from redis.crc import key_slot
 from redis.exceptions import LockError, ResponseError
 
 from ._connect import Address, Dialer, word_of
-from ._hold import Hold, Stage, clock, named
+from ._hold import Hold, Stage, clock
 from ._link import Link
 
 _LOST = {
@@ -98,9 +98,7 @@ class Core:
         """Gives it a name of this process, once: a second acquisition could not be told from a retry of the first."""
         with self.lock:
             if hold.number:
-                raise named(
-                    LockError(f"the lock {hold.name} is acquired once only: make one for each acquisition"), hold.name
-                )
+                raise hold.new_error(LockError, "is acquired once only: make one for each acquisition")
             hold.number = next(self.numbers)
             hold.owner = f"{hold.token}{self.name}:{hold.number}"
 

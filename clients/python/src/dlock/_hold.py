@@ -8,7 +8,7 @@ import itertools
 import time
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any, Callable, List, Optional, Tuple, TypedDict, TypeVar, Union
+from typing import TYPE_CHECKING, Any, Callable, List, Optional, Tuple, Type, TypedDict, TypeVar, Union
 
 from redis.exceptions import LockError, LockNotOwnedError, RedisError, ResponseError
 
@@ -25,13 +25,7 @@ else:
     clock = time.monotonic
 
 
-Named = TypeVar("Named", bound=LockError)
-
-
-def named(error: Named, key: str) -> Named:
-    """The error with the name of its lock, which redis-py before 5.1 does not take."""
-    error.lock_name = key
-    return error
+Error = TypeVar("Error", bound=LockError)
 
 
 class Lost(LockNotOwnedError):
@@ -103,8 +97,14 @@ class Hold:
         """For how many more seconds the lock is certainly held without a renewal."""
         return max(0.0, self.deadline - clock()) if self.stage is Stage.HELD else 0.0
 
+    def new_error(self, kind: Type[Error], what: str) -> Error:
+        error = kind(f"the lock {self.name} {what}")
+        # redis-py before 5.1 does not take it as an argument.
+        error.lock_name = self.name
+        return error
+
     def lost_error(self) -> Lost:
-        return named(Lost(f"the lock {self.name} is lost: {self.why_lost}"), self.name)
+        return self.new_error(Lost, f"is lost: {self.why_lost}")
 
     @property
     def name(self) -> str:
@@ -134,8 +134,8 @@ class Hold:
         try:
             await self._perform(Stage.WAITING, self.timeout if self.waits else None)
             if not self.fence:
-                why = f"within {self.timeout} s: {self.trouble or 'others hold it'}"
-                raise named(Timeout(f"the lock {self.name} was not granted {why}"), self.name)
+                why = self.trouble or "others hold it"
+                raise self.new_error(Timeout, f"was not granted within {self.timeout} s: {why}")
         except BaseException:
             self.core.abandon(self)
             raise
@@ -178,7 +178,7 @@ class Hold:
         elif not self.is_held:
             raise self.lost_error()
         if next(self._entries):
-            raise named(LockError(f"the lock {self.name} is entered once only: make one for each block"), self.name)
+            raise self.new_error(LockError, "is entered once only: make one for each block")
         return self
 
     async def _exit(self, _kind: Any, error: Optional[BaseException], _traceback: Any) -> None:
