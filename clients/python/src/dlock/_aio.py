@@ -26,11 +26,8 @@ class Held(Hold):
     release = Hold._release
     extend = Hold._extend
     query = Hold._query
+    __aenter__ = Hold._enter
     __aexit__ = Hold._exit
-
-    async def __aenter__(self) -> Held:
-        await self._enter()
-        return self
 
     def tell_lost(self) -> None:
         if "on_lost" in self.options:
@@ -39,11 +36,7 @@ class Held(Hold):
 
     async def _perform(self, stage: Stage, timeout: Optional[float] = None) -> None:
         done = self._loop.create_future()
-        with self.core.lock:
-            link = self.core.begin(self, stage)
-            self.waiters.append(lambda: self._call_soon(_wake, done))
-        if not link.send_directly(self, None):
-            self.core.submit(self)
+        self.core.begin(self, stage, lambda: self._call_soon(_wake, done)).submit(self)
         await asyncio.wait([done], timeout=timeout) if timeout else await done
         if self.error is not None:
             raise self.error

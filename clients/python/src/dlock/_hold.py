@@ -26,6 +26,7 @@ else:
 
 
 Error = TypeVar("Error", bound=LockError)
+Entered = TypeVar("Entered", bound="Hold")
 
 
 class Lost(LockNotOwnedError):
@@ -63,13 +64,12 @@ class Hold:
     #: The request id. What was granted too late is asked for again with a new one. 0 before the acquisition.
     number = 0
     owner = ""
-    fence = sends = failures = 0
+    fence = failures = 0
     #: Until when the lease lasts at least, or it is tried to give it back; and when something is to be sent.
     deadline = due_at = inf
     #: Copies of ACQUIRE or RELEASE may have arrived, although no reply did.
     has_copies = may_be_released = False
-    #: Whether the caller waits for an operation, its outcome, and why it takes time.
-    is_pending = False
+    #: The outcome of the last operation of a caller, and why it takes time.
     error: Optional[BaseException] = None
     trouble: Optional[BaseException] = None
     why_lost = "it was released"
@@ -85,6 +85,7 @@ class Hold:
         self.lease_ms = max(1, round(options.get("lease", 30.0) * 1000))
         self.timeout = options.get("timeout")
         self.waits = self.timeout is None or self.timeout > 0
+        #: They wake the callers that wait for an operation.
         self.waiters: List[Callable[[], None]] = []
         self._entries = itertools.count()
 
@@ -172,7 +173,7 @@ class Hold:
             self.core.on_query_error(self, error)
             raise
 
-    async def _enter(self) -> Any:
+    async def _enter(self: Entered) -> Entered:
         if not self.number:
             await self._acquire()
         elif not self.is_held:

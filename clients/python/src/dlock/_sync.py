@@ -43,11 +43,8 @@ class Held(Hold):
     release = blocking(Hold._release)
     extend = blocking(Hold._extend)
     query = blocking(Hold._query)
+    __enter__ = blocking(Hold._enter)
     __exit__ = blocking(Hold._exit)
-
-    def __enter__(self) -> Held:
-        blocking(Hold._enter)(self)
-        return self
 
     def tell_lost(self) -> None:
         self.lost.set()
@@ -55,21 +52,17 @@ class Held(Hold):
             threading.Thread(target=self.options["on_lost"], args=(self,), name="dlock on_lost", daemon=True).start()
 
     async def _perform(self, stage: Stage, timeout: Optional[float] = None) -> None:
-        link = self.core.begin(self, stage)
-        until = min(self.deadline, clock() + (threading.TIMEOUT_MAX if timeout is None else timeout))
-        if not link.send_directly(self, min(3.0, until - clock())):
+        start = clock()
+        # Unlike those of Event, its methods cannot be interrupted half-way.
+        done = threading.Lock()
+        done.acquire()
+        link = self.core.begin(self, stage, done.release)
+        # An extension or release ends with the lease.
+        within = min(3.0, self.deadline - start, 3.0 if timeout is None else timeout)
+        if not link.send_directly(self, within):
             self.core.submit(self)
-        if self.is_pending:
-            # Unlike those of Event, its methods cannot be interrupted half-way.
-            done = threading.Lock()
-            done.acquire()
-            with self.core.lock:
-                if self.is_pending:
-                    self.waiters.append(done.release)
-                else:
-                    done.release()
-            # An extension or release ends with the lease.
-            done.acquire(timeout=-1 if timeout is None else min(max(0.0, until - clock()), threading.TIMEOUT_MAX))
+        left = -1 if timeout is None else max(0.0, start + timeout - clock())
+        done.acquire(timeout=min(left, threading.TIMEOUT_MAX))
         if self.error is not None:
             raise self.error
 
