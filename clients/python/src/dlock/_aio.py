@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Any, Callable, Optional
+from typing import Any, Callable, Optional
 
 from ._core import close_core_of, core_of
-from ._hold import Hold, Key, Options, Stage, Timeout
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
+from ._hold import BaseLocks, Hold, Key, Options, Stage
 
 
 class Held(Hold):
@@ -52,31 +49,10 @@ def _wake(done: asyncio.Future[None]) -> None:
         done.set_result(None)
 
 
-class Locks:
-    """As `dlock.Locks`, for the clients of `redis.asyncio`."""
-
-    def __init__(self, client: Any) -> None:
-        self._client = client
-
-    def lock(self, key: Key, **options: Unpack[Options]) -> Held:
-        """A lock for one `async with` block, at whose end it raises Lost if it was lost meanwhile.
-
-        A loss does not cancel the task: wait for `held.lost` beside the work, or write with `held.query`.
-        """
-        return Held(self._client, key, options)
-
-    async def acquire(self, key: Key, **options: Unpack[Options]) -> Held:
-        """Waits for the lock in the server's queue. Raises Timeout."""
-        held = self.lock(key, **options)
-        await held.acquire()
-        return held
-
-    async def try_acquire(self, key: Key, **options: Unpack[Options]) -> Optional[Held]:
-        """Acquires the lock if it is free, otherwise returns None."""
-        options["timeout"] = 0
-        with contextlib.suppress(Timeout):
-            return await self.acquire(key, **options)
-        return None
+class Locks(BaseLocks[Held]):
+    held_class = Held
+    acquire = BaseLocks[Held]._acquire
+    try_acquire = BaseLocks[Held]._try_acquire
 
     async def close(self) -> None:
         """Ends connections and threads. Release all locks first: no lease is renewed any more."""

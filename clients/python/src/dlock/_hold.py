@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import inspect
 import itertools
 import time
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any, Callable, List, Optional, Tuple, Type, TypedDict, TypeVar, Union
+from typing import TYPE_CHECKING, Any, Callable, Generic, List, Optional, Tuple, Type, TypedDict, TypeVar, Union
 
 from redis.exceptions import LockError, LockNotOwnedError, RedisError, ResponseError
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from ._core import Core
     from ._link import Link
 
@@ -26,7 +29,7 @@ else:
 
 
 Error = TypeVar("Error", bound=LockError)
-Entered = TypeVar("Entered", bound="Hold")
+AnyHold = TypeVar("AnyHold", bound="Hold")
 
 
 class Lost(LockNotOwnedError):
@@ -173,7 +176,7 @@ class Hold:
             self.core.on_query_error(self, error)
             raise
 
-    async def _enter(self: Entered) -> Entered:
+    async def _enter(self: AnyHold) -> AnyHold:
         if not self.number:
             await self._acquire()
         elif not self.is_held:
@@ -189,3 +192,35 @@ class Hold:
             # An exception of the block matters more.
             if error is None:
                 raise
+
+
+class BaseLocks(Generic[AnyHold]):
+    """The locks of the server, or cluster, that a client of redis-py connects to.
+
+    All of one client share two connections to each server, however many threads and tasks wait.
+    """
+
+    held_class: Callable[[Any, Key, Options], AnyHold]
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    def lock(self, key: Key, **options: Unpack[Options]) -> AnyHold:
+        """A lock for one `with` block, with asyncio `async with`. At its end it raises Lost if it was lost meanwhile.
+
+        A loss does not end the block: see `held.lost` during the work, or write with `held.query`.
+        """
+        return self.held_class(self._client, key, options)
+
+    async def _acquire(self, key: Key, **options: Unpack[Options]) -> AnyHold:
+        """Waits for the lock in the server's queue. Raises Timeout."""
+        held = self.lock(key, **options)
+        await held._acquire()
+        return held
+
+    async def _try_acquire(self, key: Key, **options: Unpack[Options]) -> Optional[AnyHold]:
+        """Acquires the lock if it is free, otherwise returns None."""
+        options["timeout"] = 0
+        with contextlib.suppress(Timeout):
+            return await self._acquire(key, **options)
+        return None

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from typing import TYPE_CHECKING, Any, Callable, Coroutine, Optional, TypeVar
 
 from ._core import close_core_of, core_of
-from ._hold import Hold, Key, Options, Stage, Timeout, clock
+from ._hold import BaseLocks, Hold, Key, Options, Stage, clock
 
 if TYPE_CHECKING:
     from typing_extensions import ParamSpec, Unpack
@@ -67,31 +66,10 @@ class Held(Hold):
             raise self.error
 
 
-class Locks:
-    """The locks of the server, or cluster, that a client of redis-py connects to.
-
-    All of one client share two connections to each server, however many threads wait.
-    """
-
-    def __init__(self, client: Any) -> None:
-        self._client = client
-
-    def lock(self, key: Key, **options: Unpack[Options]) -> Held:
-        """A lock for one `with` block, at whose end it raises Lost if it was lost meanwhile."""
-        return Held(self._client, key, options)
-
-    def acquire(self, key: Key, **options: Unpack[Options]) -> Held:
-        """Waits for the lock in the server's queue. Raises Timeout."""
-        held = self.lock(key, **options)
-        held.acquire()
-        return held
-
-    def try_acquire(self, key: Key, **options: Unpack[Options]) -> Optional[Held]:
-        """Acquires the lock if it is free, otherwise returns None."""
-        options["timeout"] = 0
-        with contextlib.suppress(Timeout):
-            return self.acquire(key, **options)
-        return None
+class Locks(BaseLocks[Held]):
+    held_class = Held
+    acquire = blocking(BaseLocks[Held]._acquire)
+    try_acquire = blocking(BaseLocks[Held]._try_acquire)
 
     def close(self) -> None:
         """Ends connections and threads. Release all locks first: no lease is renewed any more."""
