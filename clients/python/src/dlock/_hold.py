@@ -1,4 +1,4 @@
-"""What is known of an acquisition, and what is sent for it next."""
+"""What is known of an acquisition, what is sent for it next, and the facade that makes one."""
 
 from __future__ import annotations
 
