@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 
 /** The words of a command. */
-export type Args = (string | Buffer)[];
+export type Args = (string | number | Buffer)[];
 
 /** What Locks need of a Redis client. */
 export interface Client {
@@ -16,15 +16,15 @@ export interface Client {
 export interface Connection {
   /** `onEnd` is called when the connection is lost. Commands without a reply are rejected then. */
   connect(onEnd: () => void): Promise<unknown>;
-  send(args: Args): Promise<unknown>;
+  send(args: (string | Buffer)[]): Promise<unknown>;
   close(): void;
 }
 
 /** How long connecting may take, and a reply, in ms: short compared with a lease. */
 export const TIMEOUT = 3_000;
 
-/** The longest time that a timer takes. */
-export const MAX_TIMER = 2 ** 31 - 1;
+/** How long a caller who does not wait for a lock waits for a server that does not reply. */
+export const PATIENCE = 3 * TIMEOUT;
 
 /** The monotonic clock, in ms. It stands still while the machine is suspended: Node.js has no other. */
 export const now = () => performance.now();

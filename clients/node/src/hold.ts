@@ -1,11 +1,10 @@
 import { randomUUID } from "node:crypto";
 import { hostname } from "node:os";
-import { deadline, MAX_TIMER, now } from "./client.js";
-import { isLost, isTransient, LockError, lockError, Lost } from "./errors.js";
-import { PATIENCE, type Router } from "./router.js";
+import { setImmediate } from "node:timers/promises";
+import { deadline, now, PATIENCE, type Args } from "./client.js";
+import { isLost, isTransient, LockError, Lost } from "./errors.js";
+import type { Router } from "./router.js";
 
-/** A failed renewal is tried again after at most this time. */
-const MAX_RETRY_PAUSE = 1_000;
 const PROCESS = `${hostname()}:${process.pid}`;
 
 export interface LockOptions {
@@ -42,26 +41,23 @@ export class Hold {
   settle!: (isGranted: boolean) => void;
   fail!: (error: unknown) => void;
   readonly outcome = new Promise<boolean>((settle, fail) => Object.assign(this, { settle, fail }));
+  readonly #controller = new AbortController();
   #deadline = 0;
   #timer: NodeJS.Timeout | undefined;
-  #lost: Lost | undefined;
   #released: Promise<void> | undefined;
-  #controller: AbortController | undefined;
 
   constructor(
     private readonly router: Router,
     readonly key: string,
     private readonly options: LockOptions,
-    /** Until when it is repeated if it does not wait for its turn. */
-    readonly until: number,
+    /** Whether it waits for its turn. */
+    readonly waits: boolean,
   ) {
     this.lease = options.lease ?? 30_000;
   }
 
   /** Aborted with a Lost when the lock is lost: at its deadline at the latest. Not aborted by a release. */
   get signal(): AbortSignal {
-    this.#controller ??= new AbortController();
-    if (this.#lost) this.#controller.abort(this.#lost);
     return this.#controller.signal;
   }
 
@@ -77,13 +73,14 @@ export class Hold {
   /** Extends the lease once, if less than this is left of it. */
   async extend(ms: number): Promise<void> {
     this.#check();
-    await this.router.track(this.#extend(ms, this.#deadline));
+    await this.router.track(this.#extend(ms));
   }
 
   /** A fenced write: the server runs the command if the lock is held. Rejects with Lost if it has not run. */
-  async query(command: string, ...args: (string | number | Buffer)[]): Promise<unknown> {
+  async query(command: string, ...args: Args): Promise<unknown> {
     this.#check();
-    return await this.router.track(this.#call(["DLOCK.GUARD", this.key, this.owner, this.fence, command, ...args]));
+    const guard = () => ["DLOCK.GUARD", this.key, this.owner, this.fence, command, ...args];
+    return await this.router.track(this.#call(guard, ({ word }) => word === "MOVED"));
   }
 
   /** Rejects with Lost if the lock was, or may have been, lost before. Later calls return the same. */
@@ -95,16 +92,18 @@ export class Hold {
     if (!this.#released) await this.release();
   }
 
-  acquire(inbox: string): string[] {
+  acquire(inbox: string): Args {
     const { limit, shared } = this.options;
-    const kind = shared ? ["SHARED"] : limit === undefined ? [] : ["LIMIT", String(limit)];
-    const queue = this.waits ? ["QUEUE", inbox, "0"] : [];
-    return ["DLOCK.ACQUIRE", this.key, this.owner, String(this.lease), ...kind, ...queue, "REQID", this.id];
+    const kind = shared ? ["SHARED"] : limit === undefined ? [] : ["LIMIT", limit];
+    const queue = this.waits ? ["QUEUE", inbox, 0] : [];
+    return ["DLOCK.ACQUIRE", this.key, this.owner, this.lease, ...kind, ...queue, "REQID", this.id];
   }
 
-  /** Whether it waits for its turn. */
-  get waits(): boolean {
-    return this.until === Infinity;
+  grant(fence: number, until: number): void {
+    [this.stage, this.fence, this.#deadline] = ["held", fence, until];
+    this.settle(true);
+    this.dequeue();
+    this.#wakeAfter(this.remaining() / 3);
   }
 
   /** Others hold the lock. */
@@ -113,87 +112,84 @@ export class Hold {
     this.settle(false);
   }
 
-  grant(fence: number, until: number): void {
-    [this.stage, this.fence, this.#deadline] = ["held", fence, until];
-    this.settle(true);
-    this.dequeue();
-    this.renewWithin(this.lease);
-  }
-
-  /** Renews the lease in this time, or after a third of what is left of it. */
-  renewWithin(ms: number): void {
-    this.#wakeAfter(Math.min(ms, this.lease / 3, (this.#deadline - now()) / 3));
-  }
-
   lose(word: string): Lost {
-    const lost = (this.#lost ??= new Lost(this.key, word));
-    if (this.stage !== "held") return lost;
-    this.#end(!isLost(lost));
-    this.#controller?.abort(lost);
+    const lost = new Lost(this.key, word);
+    if (this.stage === "held") {
+      this.end();
+      this.#controller.abort(lost);
+    }
     return lost;
   }
 
-  #end(isKnown: boolean): void {
+  /** It is withdrawn, or given back, if the server may have it. */
+  end(): void {
+    this.stage = "over";
     clearTimeout(this.#timer);
-    this.isKnown = isKnown;
-    this.router.abandon(this);
+    this.dequeue();
+    const isNew = this.router.requests.delete(this.id);
+    if (isNew && (this.isKnown || this.hasLostCopies)) this.router.giveBack(this);
   }
 
   #check(): void {
-    if (this.#released && !this.#lost) throw new LockError("RELEASED", `${this.key} was released: acquire it again`);
-    if (!this.isHeld) throw this.lose("EXPIRED");
+    if (this.isHeld) return;
+    if (this.stage === "held") throw this.lose("EXPIRED");
+    throw this.signal.reason ?? new LockError("RELEASED", `${this.key} was released: acquire it again`);
   }
 
-  async #call(args: (string | number | Buffer)[], until?: number): Promise<unknown> {
+  async #call(command: () => Args, isRepeated: (error: LockError) => boolean): Promise<unknown> {
     try {
-      return await this.router.call(this.key, args.map((arg) => (Buffer.isBuffer(arg) ? arg : String(arg))), until);
+      return await this.router.call(this.key, command, (error) => this.isHeld && isRepeated(error));
     } catch (cause) {
-      const error = lockError(cause);
-      throw isLost(error) && this.stage === "held" ? this.lose(error.word) : error;
+      const error = cause as LockError;
+      throw isLost(error) ? this.lose(error.word) : error;
     }
   }
 
-  async #extend(ms: number, until?: number): Promise<void> {
-    const sent = now();
-    const left = await this.#call(["DLOCK.EXTEND", this.key, this.owner, ms, "FENCE", this.fence], until);
+  async #extend(ms: number): Promise<void> {
+    let sent = 0;
+    const extend = () => {
+      sent = now();
+      return ["DLOCK.EXTEND", this.key, this.owner, ms, "FENCE", this.fence];
+    };
+    const left = await this.#call(extend, () => true);
     this.#deadline = Math.max(this.#deadline, deadline(sent, Number(left)));
   }
 
   #wakeAfter(ms: number): void {
     clearTimeout(this.#timer);
-    if (this.stage !== "held") return;
-    this.#timer = setTimeout(() => this.#wake(), Math.min(Math.max(0, ms), MAX_TIMER)).unref();
+    if (this.stage === "held") this.#timer = setTimeout(() => void this.#wake(), ms).unref();
   }
 
-  #wake(): void {
-    if (now() < this.#deadline) return void this.#renew();
+  /** Renews the lease, or tells that it is over. */
+  async #wake(): Promise<void> {
     // If the program was blocked, the reply to a renewal may have arrived: it is read first.
-    setImmediate(() => (this.isHeld || this.stage !== "held" ? this.renewWithin(this.lease) : this.lose("EXPIRED")));
-  }
-
-  async #renew(): Promise<void> {
-    // Wakes at the deadline, unless there is a reply.
-    this.#wakeAfter(this.#deadline - now());
-    const isRenewed = await this.#extend(this.lease).then(() => true, () => false);
-    this.renewWithin(isRenewed ? this.lease : Math.min(MAX_RETRY_PAUSE, this.lease / 10));
+    if (!this.isHeld) await setImmediate();
+    if (this.stage !== "held") return;
+    if (!this.isHeld) return void this.lose("EXPIRED");
+    this.#wakeAfter(this.remaining());
+    await this.#extend(this.lease).catch(() => {});
+    this.#wakeAfter(this.remaining() / 3);
   }
 
   async #release(): Promise<void> {
     this.#check();
     const until = Math.min(this.#deadline, now() + PATIENCE);
-    const release = ["DLOCK.RELEASE", this.key, this.owner, "FENCE", String(this.fence), "REQID", this.id];
+    const release = () => ["DLOCK.RELEASE", this.key, this.owner, "FENCE", this.fence, "REQID", this.id];
     let isUnclear = false;
     this.stage = "over";
     try {
-      await this.router.call(this.key, release, until, () => (isUnclear = true));
+      await this.router.call(this.key, release, (error) => {
+        isUnclear ||= error.word === "CONNECTION";
+        return now() < until;
+      });
+      this.isKnown = false;
     } catch (cause) {
-      const error = lockError(cause);
+      const error = cause as LockError;
       if (!isLost(error) && !isTransient(error)) throw error;
-      // After a lost reply, an earlier copy may have released it; without any reply, a late one may have to.
-      isUnclear ||= !isLost(error);
-      throw (this.#lost = new Lost(this.key, isUnclear ? "UNCONFIRMED" : error.word, { cause }));
+      // After a lost reply, an earlier copy may have released it.
+      throw new Lost(this.key, isLost(error) && !isUnclear ? error.word : "UNCONFIRMED", { cause });
     } finally {
-      this.#end(isUnclear);
+      this.end();
     }
   }
 }

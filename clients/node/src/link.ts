@@ -14,11 +14,7 @@ export class Link {
   readonly #unsent: (() => void)[] = [];
 
   /** `timeout`: how long to wait for a reply, and for a connection. */
-  constructor(
-    private readonly connect: () => Promise<Connection>,
-    private readonly timeout: number,
-    private readonly onLoss = () => {},
-  ) {}
+  constructor(private readonly connect: () => Promise<Connection>, private readonly timeout: number) {}
 
   /** Sends once. The command is made when it can be sent at once; it may be withdrawn until then. */
   async send(command: () => Args | undefined): Promise<unknown> {
@@ -27,7 +23,7 @@ export class Link {
     if (isFull) await new Promise<void>((resume) => this.#unsent.push(resume));
     this.#pending++;
     try {
-      const args = command();
+      const args = command()?.map((arg) => (typeof arg === "number" ? String(arg) : arg));
       return args && (await inTime(connection.send(args), this.timeout));
     } catch (cause) {
       const error = lockError(cause);
@@ -41,31 +37,27 @@ export class Link {
   }
 
   close(): void {
-    this.#opened?.then((connection) => this.#drop(connection), () => {});
+    if (this.#current) this.#drop(this.#current);
+    else this.#opened?.then(() => this.close(), () => {});
   }
 
   async #open(): Promise<Connection> {
     let connection: Connection | undefined;
     try {
-      if (this.#failures > 0) await pause(Math.min(1_000, 10 * 2 ** this.#failures));
-      const own = (connection = await inTime(this.connect(), this.timeout));
-      this.#current = own;
+      if (this.#failures++ > 0) await pause(Math.min(1_000, 10 * 2 ** this.#failures));
+      const own = (connection = this.#current = await inTime(this.connect(), this.timeout));
       await inTime(own.connect(() => this.#drop(own)), this.timeout);
-      if (own !== this.#current) throw new Error("it was closed");
       [this.#failures, this.hasOpened] = [0, true];
       return own;
     } catch (error) {
-      this.#failures++;
-      if (connection) this.#drop(connection);
-      else this.#opened = undefined;
+      this.#drop(connection);
       throw lockError(error);
     }
   }
 
-  #drop(connection: Connection): void {
+  #drop(connection: Connection | undefined): void {
     if (connection !== this.#current) return;
-    [this.#current, this.#opened] = [undefined, undefined];
-    connection.close();
-    this.onLoss();
+    this.#current = this.#opened = undefined;
+    connection?.close();
   }
 }

@@ -1,8 +1,11 @@
 import { setMaxListeners } from "node:events";
-import { MAX_TIMER, now, type Client } from "./client.js";
+import { PATIENCE, type Client } from "./client.js";
 import { AcquireTimeout, Lost } from "./errors.js";
 import { Hold, type Lock, type LockOptions } from "./hold.js";
-import { PATIENCE, Router } from "./router.js";
+import { Router } from "./router.js";
+
+/** The longest time that a timer takes. */
+const MAX_TIMER = 2 ** 31 - 1;
 
 /** A lease that is shorter than the way to the server never arrives in time: after so many, it is given up. */
 const MAX_LATE_GRANTS = 10;
@@ -26,12 +29,12 @@ export class Locks {
 
   /** Waits for the lock, in order of arrival. Rejects with AcquireTimeout, or with the reason of the signal. */
   async acquire(key: string, options: LockOptions = {}): Promise<Lock> {
-    return (await this.#router.track(this.#acquire(key, options, Infinity)))!;
+    return (await this.#router.track(this.#acquire(key, options, true)))!;
   }
 
   /** Does not wait: null means that others hold the lock, or wait for it. */
   async tryAcquire(key: string, options: Omit<LockOptions, "timeout"> = {}): Promise<Lock | null> {
-    return await this.#router.track(this.#acquire(key, options, now() + PATIENCE));
+    return await this.#router.track(this.#acquire(key, { ...options, timeout: PATIENCE }, false));
   }
 
   /**
@@ -41,7 +44,7 @@ export class Locks {
   async using<T>(
     keys: string | string[],
     options: number | LockOptions,
-    routine: (signal: AbortSignal, lock: Lock, ...others: Lock[]) => T | Promise<T>,
+    routine: (signal: AbortSignal, ...locks: Lock[]) => T | Promise<T>,
   ): Promise<T> {
     const all: LockOptions = typeof options === "number" ? { lease: options } : options;
     const wanted = [keys].flat();
@@ -57,8 +60,7 @@ export class Locks {
         held.set(key, lock);
         onAbort(lock.signal, abort);
       }
-      const [first, ...others] = wanted.map((key) => held.get(key)!);
-      const result = await routine(cancel.signal, first!, ...others);
+      const result = await routine(cancel.signal, ...wanted.map((key) => held.get(key)!));
       await Promise.all(releases());
       return result;
     } finally {
@@ -72,26 +74,25 @@ export class Locks {
     await this.#router.close();
   }
 
-  async #acquire(key: string, options: LockOptions, until: number): Promise<Lock | null> {
+  async #acquire(key: string, options: LockOptions, waits: boolean): Promise<Lock | null> {
     const { signal, timeout } = options;
     signal?.throwIfAborted();
-    let hold = new Hold(this.#router, key, options, until);
+    let hold = new Hold(this.#router, key, options, waits);
     const onTime = () => hold.fail(new AcquireTimeout(key, timeout!, hold.lastError));
     const ignore = onAbort(signal, (reason) => hold.fail(reason));
     const timer = timeout === undefined ? undefined : setTimeout(onTime, Math.min(timeout, MAX_TIMER));
     try {
-      for (let late = 0; ; late++, hold = new Hold(this.#router, key, options, until)) {
+      for (let late = 0; ; late++, hold = new Hold(this.#router, key, options, waits)) {
         this.#router.submit(hold).catch(hold.fail);
         const isGranted = await hold.outcome;
-        signal?.throwIfAborted();
         if (hold.isHeld) return hold;
-        this.#router.abandon(hold);
-        // If it was granted, the lease had expired when the grant arrived: it is asked for anew.
+        hold.end();
         if (!isGranted) return null;
+        // The lease had expired when the grant arrived: it is asked for anew.
         if (late === MAX_LATE_GRANTS) throw new Lost(key, "EXPIRED");
       }
     } catch (error) {
-      this.#router.abandon(hold);
+      hold.end();
       throw error;
     } finally {
       clearTimeout(timer);

@@ -4,16 +4,10 @@ import type { Hold } from "./hold.js";
 import { Session } from "./session.js";
 import { slotOf } from "./slot.js";
 
-/** How long a caller who does not wait for a lock waits for a server that does not reply. */
-export const PATIENCE = 3 * TIMEOUT;
 /** How long it is tried to give something back, at least: a server that hangs may grant it late. */
 const GIVEN_BACK_FOR = 30_000;
 /** Copies of a request that a lost connection may still deliver arrive within this time. */
 const LATE_COPIES = 500;
-/** After a lost connection, all leases are renewed within this time. */
-const RENEWED_WITHIN = 500;
-
-const MAX_REDIRECTIONS = 5;
 
 const CLOSED = () => new LockError("CLOSED", "the Locks were closed");
 
@@ -35,28 +29,24 @@ export class Router {
 
   /** Sends a request, and sends it again, until it has an outcome. */
   async submit(request: Hold): Promise<void> {
-    if (this.#closing) return request.fail(CLOSED());
+    if (this.#closing) throw CLOSED();
     this.requests.set(request.id, request);
-    while (request.stage === "waiting") {
-      let session: Session | undefined;
-      try {
-        session = await this.#session(request.key);
-        await session.ask(request);
-        request.lastError = undefined;
-      } catch (cause) {
-        const error = (request.lastError = lockError(cause));
-        // The first request does not wait for a server that is not there.
-        const hasConnected = Array.from(this.#sessions.values()).some(({ link }) => link.hasOpened);
-        const isRepeated = request.waits || ["CONNECTION", "MOVED"].includes(error.word);
-        if (!hasConnected || !isRepeated || now() >= request.until || !this.#canSucceed(error)) {
-          return request.fail(error);
-        }
-        request.hasLostCopies ||= error.word === "CONNECTION" && request.isKnown;
-        this.#reroute(request.key, error, session?.address ?? "");
-        // A link has its own pauses.
-        if (error.word !== "CONNECTION") await pause(50);
-      }
-    }
+    const ask = async (session: Session) => {
+      while (request.stage === "waiting") await session.ask(request);
+    };
+    await this.#repeat(request.key, ask, (error) => {
+      request.lastError = error;
+      request.hasLostCopies ||= error.word === "CONNECTION" && request.isKnown;
+      // The first request does not wait for a server that is not there.
+      const hasConnected = Array.from(this.#sessions.values()).some(({ link }) => link.hasOpened);
+      const isRepeated = request.waits || ["CONNECTION", "MOVED"].includes(error.word);
+      return hasConnected && isRepeated && request.stage === "waiting";
+    });
+  }
+
+  /** Sends a command, and sends it again after an error that may pass, if it may be repeated. */
+  call(key: string, command: () => Args, isRepeated: (error: LockError) => boolean): Promise<unknown> {
+    return this.#repeat(key, (session) => session.link.send(command), isRepeated);
   }
 
   /** A request can get its grant twice, and after its end. */
@@ -66,42 +56,14 @@ export class Router {
     else if (known.stage === "waiting") known.grant(fence, until);
   }
 
-  /** Sends a command to the server of the key: again until then, if there is no reply. That to the last copy counts. */
-  async call(key: string, args: Args, until = 0, onLostReply = () => {}): Promise<unknown> {
-    for (let redirections = 0; ; await pause(20)) {
-      const session = await this.#session(key);
-      try {
-        return await session.link.send(() => args);
-      } catch (cause) {
-        const error = lockError(cause);
-        this.#reroute(key, error, session.address);
-        const isMoved = error.word === "MOVED" && redirections++ < MAX_REDIRECTIONS;
-        if (!this.#canSucceed(error) || (!isMoved && now() >= until)) throw error;
-        if (error.word === "CONNECTION") onLostReply();
-      }
-    }
-  }
-
   /** Withdraws a request, or releases its hold, in the background. What cannot be given back ends with its lease. */
   giveBack({ id, key, owner, lease, hasLostCopies }: Granted): void {
     const until = now() + Math.max(lease, GIVEN_BACK_FOR);
-    const release = () => this.call(key, ["DLOCK.RELEASE", key, owner, "REQID", id], until).catch(() => {});
+    const command = () => ["DLOCK.RELEASE", key, owner, "REQID", id];
+    const release = () => this.call(key, command, () => now() < until).catch(() => {});
     const again = () => (hasLostCopies ? pause(LATE_COPIES).then(release) : undefined);
     // It does not keep a process alive for longer.
     void this.track(Promise.race([release().then(again), pause(TIMEOUT)]));
-  }
-
-  /** A request or a hold ends here. */
-  abandon(request: Hold): void {
-    this.requests.delete(request.id);
-    request.stage = "over";
-    request.dequeue();
-    if (request.isKnown || request.hasLostCopies) this.giveBack(request);
-  }
-
-  /** The connection was lost: how long the server was away is not known. */
-  renewAll(): void {
-    for (const hold of this.requests.values()) hold.renewWithin(Math.random() * RENEWED_WITHIN);
   }
 
   /** Keeps the process alive, and `close` waiting, until this is done. */
@@ -120,21 +82,36 @@ export class Router {
 
   async #close(): Promise<void> {
     for (const request of [...this.requests.values()]) {
-      if (request.stage === "held") request.lose("CLOSED");
-      else request.fail(CLOSED());
+      request.lose("CLOSED");
+      request.fail(CLOSED());
+      request.end();
     }
-    for (const until = now() + TIMEOUT; this.#running.size > 0 && now() < until; ) {
-      await Promise.race([Promise.allSettled(this.#running), pause(TIMEOUT)]);
-    }
+    await Promise.race([Promise.allSettled(this.#running), pause(TIMEOUT)]);
     this.#isClosed = true;
-    this.#alive.ref();
-    await Promise.all(Array.from(this.#sessions.values(), (session) => session.close()));
+    for (const session of this.#sessions.values()) session.close();
     clearInterval(this.#alive);
   }
 
-  /** Whether the same command can succeed later, perhaps on another server. */
-  #canSucceed(error: LockError): boolean {
-    return isTransient(error) && !this.#isClosed && (error.word !== "MOVED" || this.client.primary !== undefined);
+  /** Does this at the server of the key, and again after an error that may pass there or on another server. */
+  async #repeat<T>(
+    key: string,
+    action: (session: Session) => Promise<T>,
+    isRepeated: (error: LockError) => boolean,
+  ): Promise<T> {
+    for (let address = ""; ; ) {
+      try {
+        const session = await this.#session(key);
+        address = session.address;
+        return await action(session);
+      } catch (cause) {
+        const error = lockError(cause);
+        this.#reroute(key, error, address);
+        const canSucceed = isTransient(error) && !this.#isClosed && (error.word !== "MOVED" || this.client.primary);
+        if (!canSucceed || !isRepeated(error)) throw error;
+        // A link has its own pauses.
+        if (error.word !== "CONNECTION") await pause(50);
+      }
+    }
   }
 
   /** Takes note of where a key is after this error of a node. */

@@ -1,12 +1,12 @@
 import { randomUUID } from "node:crypto";
 import { deadline, now, pause, TIMEOUT, type Client } from "./client.js";
-import { isTransient, lockError } from "./errors.js";
+import { LockError, lockError } from "./errors.js";
 import type { Hold } from "./hold.js";
 import { Link } from "./link.js";
 import type { Router } from "./router.js";
 
-/** In ms: how long a DLOCK.GRANTS waits, the inbox lasts without one, and it is kept while nobody waits. */
-const [BLOCK, TTL, IDLE] = [2_000, 5_000, 10_000];
+/** In ms: how long a DLOCK.GRANTS waits, and the inbox lasts without one. */
+const [BLOCK, TTL] = [2_000, 5_000];
 
 type Answer = [word: string, id: string, key: string, owner: string, ...rest: unknown[]];
 type Grants = [cursor: number, waited: number, answers: Answer[]];
@@ -19,25 +19,20 @@ export class Session {
   readonly #queued = new Set<Hold>();
   /** Late requests with the name of an old inbox are not queued. */
   #inbox: string = randomUUID();
-  /** While the inbox is created. Rejects if the server does not allow it. */
-  #opening: Promise<void> | undefined;
-  #cursor: number | undefined;
-  #usedAt = 0;
+  /** When the inbox was created. Rejects if the server does not allow it. */
+  #opened: Promise<void> | undefined;
 
   constructor(readonly address: string, client: Client, private readonly router: Router) {
     const connect = () => client.connection(address);
-    this.link = new Link(connect, TIMEOUT, () => router.renewAll());
+    this.link = new Link(connect, TIMEOUT);
     this.#reader = new Link(connect, 2 * BLOCK);
   }
 
   /** Sends a request, and waits while it is queued: until it has an outcome, or has to be sent again. */
   async ask(request: Hold): Promise<void> {
-    if (request.waits) await this.#opening;
+    if (request.waits) await this.#opened;
     let [inbox, sent] = ["", 0];
-    const dequeued = new Promise<void>((resolve, reject) => {
-      request.dequeue = (error) => (error ? reject(error) : resolve());
-    });
-    dequeued.catch(() => {});
+    const dequeued = new Promise<LockError | undefined>((resolve) => (request.dequeue = resolve));
     try {
       const reply = await this.link.send(() => {
         if (request.stage !== "waiting") return undefined;
@@ -52,89 +47,70 @@ export class Session {
       const [fence, , lease, waited] = ((reply ?? []) as unknown[]).map(Number);
       if (waited !== undefined) this.router.onGranted(request, fence!, deadline(sent, waited + lease!));
       else if (fence === undefined) request.refuse();
-      else if (inbox === this.#inbox) await dequeued;
+      else if (inbox === this.#inbox) {
+        const error = await dequeued;
+        if (error) throw error;
+      }
     } catch (error) {
-      if (lockError(error).word !== "NOINBOX") throw error;
-      this.#open(inbox);
+      if ((error as LockError).word !== "NOINBOX") throw error;
+      if (inbox === this.#inbox) this.#open();
     } finally {
       this.#queued.delete(request);
     }
   }
 
-  async close(): Promise<void> {
-    const last = this.#end();
-    if (last) await this.link.send(() => last).catch(() => {});
-    this.#reader.close();
+  close(): void {
+    this.#end();
     this.link.close();
   }
 
-  /** A request has to wait, and there is no inbox of this name. */
-  #open(inbox: string): void {
-    this.#usedAt = now();
-    if (inbox !== this.#inbox) return;
-    if (this.#cursor === undefined) {
-      this.#opening ??= this.#create().finally(() => (this.#opening = undefined));
-      this.#opening.catch(() => {});
-    } else {
-      this.#end();
-      this.#reader.close();
-    }
+  /** A request has to wait, and the inbox does not exist, or no longer. */
+  #open(): void {
+    this.#end();
+    this.#opened = this.#create(this.#inbox);
+    this.#opened.catch(() => {});
   }
 
-  async #create(): Promise<void> {
-    const inbox = this.#inbox;
+  async #create(inbox: string): Promise<void> {
     try {
-      const reply = await this.#reader.send(() => ["DLOCK.GRANTS", inbox, "0", "TTL", String(TTL)]);
-      if (inbox !== this.#inbox) return;
-      this.#cursor = (reply as Grants)[0];
-      void this.#read();
-    } catch (cause) {
-      const error = lockError(cause);
+      const reply = await this.#reader.send(() => ["DLOCK.GRANTS", inbox, 0]);
+      void this.#read(inbox, (reply as Grants)[0]);
+    } catch (error) {
       // It may exist all the same: the next one has another name. Meanwhile, locks that are free can be acquired.
-      this.#end();
-      if (!isTransient(error) && error.word !== "BUSYINBOX") throw error;
+      if (inbox === this.#inbox) this.#end();
+      throw error;
     }
   }
 
-  async #read(): Promise<void> {
-    const inbox = this.#inbox;
-    for (let sent = 0, heardAt = now(), isRepeated = false; inbox === this.#inbox; ) {
+  async #read(inbox: string, cursor: number): Promise<void> {
+    let sent: number | undefined;
+    while (inbox === this.#inbox) {
+      // The leases in the answers to a repeated call are counted from its first copy.
+      const since = (sent ??= now());
       try {
-        const reply = await this.#reader.send(() => {
-          // The leases in the answers to a repeated call are counted from its first copy.
-          if (!isRepeated) sent = now();
-          return ["DLOCK.GRANTS", inbox, String(this.#cursor), "BLOCK", String(BLOCK)];
-        });
-        const [cursor, waited, answers] = reply as Grants;
-        [heardAt, isRepeated] = [now(), false];
+        const reply = await this.#reader.send(() => ["DLOCK.GRANTS", inbox, cursor, "BLOCK", BLOCK]);
+        const [after, waited, answers] = reply as Grants;
         for (const [word, id, key, owner, ...rest] of answers) {
           const [fence, , lease] = rest.map(Number);
           const granted = { id, key, owner, lease: lease!, hasLostCopies: false };
-          if (word === "granted") this.router.onGranted(granted, fence!, deadline(sent, Number(waited) + lease!));
+          if (word === "granted") this.router.onGranted(granted, fence!, deadline(since, Number(waited) + lease!));
           else if (word === "error") this.router.requests.get(id)?.dequeue(lockError(new Error(String(rest[0]))));
-          else if (word === "timeout" || word === "withdrawn") this.router.requests.get(id)?.dequeue();
         }
-        if (inbox !== this.#inbox) break;
-        this.#cursor = cursor;
-        if (this.#queued.size > 0) this.#usedAt = now();
-        const last = now() - this.#usedAt > IDLE ? this.#end() : undefined;
-        if (last) await this.#reader.send(() => last);
+        [cursor, sent] = [after, undefined];
+        const isIdle = answers.length === 0 && this.#queued.size === 0;
+        if (isIdle && inbox === this.#inbox) this.#end();
       } catch (cause) {
         const { word } = lockError(cause);
-        isRepeated = true;
-        if (inbox === this.#inbox && (word === "NOINBOX" || now() - heardAt > TTL)) this.#end();
+        if (inbox === this.#inbox && (word === "NOINBOX" || now() - since > TTL)) this.#end();
         else if (word !== "CONNECTION") await pause(50);
       }
     }
-    if (!this.#opening && this.#cursor === undefined) this.#reader.close();
   }
 
-  /** The inbox is over: requests that wait there are sent again, the oldest first. Returns the call that ends it. */
-  #end(): string[] | undefined {
-    const last = ["DLOCK.GRANTS", this.#inbox, String(this.#cursor), "TTL", "0"];
-    const isOpen = this.#cursor !== undefined;
-    [this.#inbox, this.#cursor] = [randomUUID(), undefined];
+  /** The inbox is over: requests that wait there are sent again, the oldest first. */
+  #end(): void {
+    [this.#inbox, this.#opened] = [randomUUID(), undefined];
+    this.#reader.close();
     for (const request of this.#queued) request.dequeue();
-    return isOpen ? last : undefined;
   }
 }
