@@ -16,16 +16,13 @@ interface IoRedisCluster {
   status: string;
 }
 
-/** Options that would repeat commands, reconnect, or change replies. */
-const OWN = {
-  ...{ lazyConnect: true, connectTimeout: TIMEOUT, commandTimeout: undefined, socketTimeout: undefined },
-  ...{ retryStrategy: null, sentinelRetryStrategy: null, reconnectOnError: null, autoResendUnfulfilledCommands: false },
-  ...{ enableOfflineQueue: false, enableAutoPipelining: false, readOnly: false, stringNumbers: false },
-};
+/** Options that would time out, reconnect, or repeat commands. */
+const TIMEOUTS = { commandTimeout: undefined, socketTimeout: undefined };
+const STRATEGIES = { retryStrategy: null, sentinelRetryStrategy: null, reconnectOnError: null };
 
 /** Locks on the server, the primary of the Sentinels, or the cluster of this client of ioredis 5 or 6. */
 export function fromIoredis(client: IoRedis | IoRedisCluster): Client {
-  if (!("nodes" in client)) return { connection: async () => connection(client, {}) };
+  if (!("nodes" in client)) return { connection: async () => connection(client) };
   const ready = async () => {
     if (client.status === "wait") await client.connect();
     else if (client.status !== "ready") await once(client as never, "ready", { signal: AbortSignal.timeout(TIMEOUT) });
@@ -38,8 +35,8 @@ export function fromIoredis(client: IoRedis | IoRedisCluster): Client {
   };
 }
 
-function connection(client: IoRedis, address: object): Connection {
-  const own = client.duplicate({ ...OWN, ...address });
+function connection(client: IoRedis, address?: object): Connection {
+  const own = client.duplicate({ lazyConnect: true, ...TIMEOUTS, ...STRATEGIES, ...address });
   let cause: unknown;
   own.on("error", (error: unknown) => (cause = error));
   return {

@@ -1,4 +1,4 @@
-import { TIMEOUT, type Client, type Connection } from "./client.js";
+import type { Client, Connection } from "./client.js";
 import { parse } from "./slot.js";
 
 /** What is used of a client of node-redis. */
@@ -18,19 +18,15 @@ interface NodeRedisCluster {
   nodeClient(node: any): Promise<any>;
 }
 
-/** Options that would reject commands, repeat them, or change replies. */
-const OWN = {
-  ...{ disableOfflineQueue: true, commandsQueueMaxLength: undefined, commandOptions: { timeout: undefined } },
-  ...{ readonly: false, pingInterval: 0, maintNotifications: "disabled" },
-  ...{ clientSideCache: undefined, emitInvalidate: false },
-};
+/** Instead of options that would reject commands, change replies, or set a timer for each command. */
+const OWN = { commandsQueueMaxLength: undefined, commandOptions: { timeout: undefined } };
 
 /** Locks on the server, the primary of the Sentinels, or the cluster of this client of node-redis 5 or 6. */
 export function fromNodeRedis(client: NodeRedis | NodeRedisSentinel | NodeRedisCluster): Client {
   if ("getMasterNode" in client) {
-    return { connection: () => client._execute(false, async (primary) => connection(primary, {})) };
+    return { connection: () => client._execute(false, async (primary) => connection(primary)) };
   }
-  if (!("nodeByAddress" in client)) return { connection: async () => connection(client, {}) };
+  if (!("nodeByAddress" in client)) return { connection: async () => connection(client) };
   return {
     async connection(address) {
       const nodes = [...client.nodeByAddress.values()];
@@ -42,9 +38,9 @@ export function fromNodeRedis(client: NodeRedis | NodeRedisSentinel | NodeRedisC
   };
 }
 
-function connection(client: NodeRedis, address: object): Connection {
-  const socket = { connectTimeout: TIMEOUT, socketTimeout: undefined, reconnectStrategy: false };
-  const own = client.duplicate({ ...OWN, socket: { ...client.options?.socket, ...address, ...socket } });
+function connection(client: NodeRedis, address?: object): Connection {
+  const socket = { ...client.options?.socket, ...address, reconnectStrategy: false, socketTimeout: undefined };
+  const own = client.duplicate({ ...OWN, socket });
   own.unref();
   return {
     connect(onEnd) {

@@ -1,15 +1,15 @@
-// The clients that the tests and the driver run on, by name. Each takes an address. None is connected: Locks open their
-// own connections.
+// The clients that the tests and the driver run on, by name. Each takes an address, and perhaps more options. None is
+// connected: Locks open their own connections.
 import { fromIoredis, fromNodeRedis } from "redis-dlock";
 
-const ioredis = (module) => async (url) => {
+const ioredis = (module) => async (url, options) => {
   const { Redis } = await import(module);
-  return fromIoredis(new Redis(url, { lazyConnect: true }));
+  return fromIoredis(new Redis(url, { lazyConnect: true, ...options }));
 };
 
-const nodeRedis = (module) => async (url) => {
+const nodeRedis = (module) => async (url, options) => {
   const { createClient } = await import(module);
-  return fromNodeRedis(createClient({ url }));
+  return fromNodeRedis(createClient({ url, ...options }));
 };
 
 export const clients = {
@@ -17,4 +17,32 @@ export const clients = {
   "ioredis-5": ioredis("ioredis-5"),
   "node-redis": nodeRedis("redis"),
   "node-redis-5": nodeRedis("redis-5"),
+};
+
+/** Options with which a client itself times out, repeats or rejects commands, or changes replies. */
+export const hostile = (name) => (name.startsWith("ioredis") ? HOSTILE_IOREDIS : HOSTILE_NODE_REDIS);
+
+const HOSTILE_IOREDIS = {
+  commandTimeout: 300,
+  socketTimeout: 300,
+  retryStrategy: () => 10,
+  reconnectOnError: () => 2,
+  autoResendUnfulfilledCommands: true,
+  enableOfflineQueue: true,
+  enableAutoPipelining: true,
+  readOnly: true,
+  stringNumbers: true,
+  keyPrefix: "prefix:",
+};
+
+const BLOB_STRING = 36;
+const HOSTILE_NODE_REDIS = {
+  commandsQueueMaxLength: 2,
+  commandOptions: { typeMapping: { [BLOB_STRING]: Buffer } },
+  pingInterval: 300,
+  disableOfflineQueue: false,
+  RESP: 3,
+  emitInvalidate: true,
+  maintNotifications: "auto",
+  socket: { socketTimeout: 300, reconnectStrategy: () => 10 },
 };

@@ -120,8 +120,11 @@ export async function startCluster(t) {
 /** A proxy that can cut all connections, and those on which a reply would be passed on. */
 export async function startProxy(t, target) {
   const pairs = new Set();
-  const proxy = { cut: () => pairs.forEach(([a, b]) => a.destroy() && b.destroy()), losesReplyTo: undefined, lost: 0 };
+  const cut = () => pairs.forEach(([a, b]) => a.destroy() && b.destroy());
+  /** `opened`: how many connections there have been, `lost`: how many replies. */
+  const proxy = { cut, losesReplyTo: undefined, lost: 0, opened: 0 };
   const server = createServer((inside) => {
+    proxy.opened++;
     const outside = connect(target.port, "127.0.0.1");
     const pair = [inside, outside];
     let isLosing = false;

@@ -5,7 +5,7 @@ import { getEventListeners, once } from "node:events";
 import { describe, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { AcquireTimeout, LockError, Locks, Lost } from "redis-dlock";
-import { clients } from "./clients.mjs";
+import { clients, hostile } from "./clients.mjs";
 import { cleanUp, freePort, skip, startProxy, startServer, until } from "./server.mjs";
 
 const word = (word, type = LockError) => (error) => error instanceof type && error.word === word;
@@ -264,6 +264,27 @@ export function specify(name) {
       assert.equal(await lock.query("INCR", "data"), 2);
     });
 
+    test("options of the client that fit no lock are not used", async (t) => {
+      const server = await startServer(t);
+      const proxy = await startProxy(t, server);
+      const locks = new Locks(await makeClient(proxy.url, hostile(name)));
+      cleanUp(t, () => locks.close());
+      const lock = await locks.acquire("k");
+      assert.equal(typeof lock.fence, "number");
+      const waiting = locks.acquire("k");
+      await until(async () => (await server.info("k")).waiting === 1);
+      const { opened } = proxy;
+      await sleep(1_000);
+      assert.equal(proxy.opened, opened);
+      await Promise.all(Array.from({ length: 10 }, () => lock.query("RPUSH", "list", 1)));
+      await assert.rejects(lock.query("INCR", "list"), word("WRONGTYPE"));
+      proxy.losesReplyTo = "DLOCK.GUARD";
+      await assert.rejects(lock.query("INCR", "data"), word("CONNECTION"));
+      await lock.release();
+      await (await waiting).release();
+      assert.equal(await server.ask("GET", "data"), "1");
+    });
+
     test("the first request fails at once if the connection is refused, later ones wait", async (t) => {
       const refused = new Locks(await makeClient(`redis://127.0.0.1:${await freePort()}`));
       await assert.rejects(refused.acquire("k"), word("CONNECTION"));
@@ -381,7 +402,7 @@ export function specify(name) {
       const { server } = await begin(t);
       const program = `
         import { Locks } from "redis-dlock";
-        import { clients } from "./test/clients.mjs";
+        import { clients, hostile } from "./test/clients.mjs";
         const locks = new Locks(await clients["${name}"]("${server.url}"));
         await (await locks.acquire("k")).release();
         const waiting = locks.acquire("other", { timeout: 300 }).catch((error) => console.log(error.word));
