@@ -142,7 +142,7 @@ pub enum Wait {
 }
 
 /// How many may hold a lock at once, strictest first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Limit {
     /// LIMIT; 1 is a mutex.
     Of(u32),

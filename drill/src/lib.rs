@@ -5,6 +5,7 @@
 //! - [`clients`]: clients, and the workload that they run.
 //! - [`history`]: every request and reply with its times.
 //! - [`checkers`]: find violated rules in a history.
+//! - [`specification`]: whether a history is a run of the rules in `spec/`.
 //! - [`outcome`]: what happened before and after each fault.
 
 #![allow(missing_docs, reason = "only crates of this workspace use this one")]
@@ -13,3 +14,6 @@ pub mod checkers;
 pub mod clients;
 pub mod history;
 pub mod outcome;
+#[cfg(test)]
+mod recorded;
+pub mod specification;

@@ -70,6 +70,8 @@ pub enum Rule {
     Restored,
     /// At the end servers are empty and none has crashed.
     FinalStates,
+    /// The replies are those of some run of the specification.
+    Specification,
 }
 
 impl fmt::Display for Rule {
@@ -87,6 +89,7 @@ impl fmt::Display for Rule {
             Self::Replies => "replies",
             Self::Restored => "restore",
             Self::FinalStates => "final state",
+            Self::Specification => "specification",
         })
     }
 }

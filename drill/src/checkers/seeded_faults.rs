@@ -2,84 +2,9 @@
 
 use super::*;
 use crate::history::{
-    Acquire, Element, FinalState, GUARDED, Limit, List, Push, Reply, Request, Restored, ServerTerm, Wait,
-    Write,
+    Element, FinalState, GUARDED, Limit, List, Push, Reply, Request, Restored, Wait, Write,
 };
-
-const MUTEX: Limit = Limit::Of(1);
-
-/// Requests of one lock; times in milliseconds.
-fn history(ops: Vec<Op>) -> History {
-    History {
-        ops,
-        ..History::default()
-    }
-}
-
-fn op(owner: &str, sent_ms: u64, replied_ms: u64, request: Request, reply: Reply) -> Op {
-    Op {
-        owner: owner.into(),
-        key: "door".into(),
-        server: ServerTerm::default(),
-        request,
-        sent: sent_ms * 1_000,
-        replied: replied_ms * 1_000,
-        reply,
-    }
-}
-
-fn acquire(limit: Limit) -> Request {
-    Request::Acquire(Acquire {
-        lease_ms: 1_000,
-        limit,
-        wait: Wait::No,
-        reqid: None,
-    })
-}
-
-fn acquire_with_reqid(id: &str) -> Request {
-    Request::Acquire(Acquire {
-        lease_ms: 1_000,
-        limit: MUTEX,
-        wait: Wait::No,
-        reqid: Some(id.into()),
-    })
-}
-
-fn grant(fence: u64) -> Reply {
-    grant_of(fence, 1, 1_000, 0)
-}
-
-fn grant_of(fence: u64, holds: u64, lease_ms: u64, waited_ms: u64) -> Reply {
-    Reply::Granted {
-        fence,
-        holds,
-        lease_ms,
-        waited_ms,
-    }
-}
-
-const RELEASE: Request = Request::Release {
-    fence: None,
-    all: false,
-    reqid: None,
-};
-
-const EXTEND: Request = Request::Extend {
-    lease_ms: 1_000,
-    fence: None,
-};
-
-fn refused(error: &str) -> Reply {
-    Reply::Error(error.into())
-}
-
-fn in_term(term: u32, op: Op) -> Op {
-    Op {
-        server: ServerTerm { port: 0, term },
-        ..op
-    }
-}
+use crate::recorded::*;
 
 /// Alice holds from 10 to 500 ms, bob from `bob_ms` on.
 fn alice_then_bob(bob_ms: u64, release: Reply) -> History {

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::history::{Acquire, Call, FinalState, Forgotten, Limit, Micros, Reply, Request, ServerTerm, Wait};
+use crate::recorded::op;
 
 const LEASE_MS: u64 = 1_000;
 
@@ -14,19 +15,6 @@ fn acquire() -> Acquire {
             timeout_ms: 0,
         },
         reqid: Some("r1".into()),
-    }
-}
-
-/// Times in milliseconds.
-fn op(owner: &str, sent_ms: u64, replied_ms: u64, request: Request, reply: Reply) -> Op {
-    Op {
-        owner: owner.into(),
-        key: "door".into(),
-        server: ServerTerm::default(),
-        request,
-        sent: sent_ms * 1_000,
-        replied: replied_ms * 1_000,
-        reply,
     }
 }
 

@@ -6,6 +6,7 @@
 //! ```text
 //! trace     a run of the specification, as Quint writes it
 //! lock      replays spec/lock.qnt against the core
+//! model     ... and against the rules by which histories of real servers are checked
 //! failover  replays spec/failover.qnt against a core each for primary, replica and old primary
 //! quorum    replays spec/quorum.qnt against the machine of the client
 //! ```
@@ -14,5 +15,6 @@
 
 pub mod failover;
 pub mod lock;
+pub mod model;
 pub mod quorum;
 pub mod trace;

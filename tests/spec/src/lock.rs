@@ -10,7 +10,7 @@ use crate::trace::{Data, Difference, Trace};
 const TICK_MS: u64 = 1_000;
 const TICK_MICROS: i64 = 1_000_000;
 /// The specification's number for no limit.
-const SHARED: i64 = 99;
+pub(crate) const SHARED: i64 = 99;
 
 /// What happens in a step.
 #[derive(Clone, Debug)]

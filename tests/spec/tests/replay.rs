@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use dlock_spec::failover::{self, Cores};
 use dlock_spec::lock::{self, Core, Reply, Seen, Step};
+use dlock_spec::model::Model;
 use dlock_spec::quorum::{self, Event, Machines};
 use dlock_spec::trace::{Difference, Trace};
 use redis_dlock_quorum::acquisition::Input;
@@ -57,6 +58,14 @@ fn core_does_what_the_specification_of_the_lock_does() {
     assert_agree("lock", |trace| {
         let mut core = Core::new();
         lock::replay(trace, |step| core.step(step))
+    });
+}
+
+#[test]
+fn rules_for_histories_are_those_of_the_specification() {
+    assert_agree("lock", |trace| {
+        let mut model = Model::default();
+        lock::replay(trace, |step| model.step(step))
     });
 }
 

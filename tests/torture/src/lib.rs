@@ -5,7 +5,8 @@
 //! - [`scenarios`]: servers, clients, and the faults injected into them.
 //! - [`clients`]: clients that record what they do, beyond those of `dlock_drill`.
 //! - [`faults`]: faults beyond signals and commands.
-//! - `dlock_drill`: the history of every request and reply with its times, and checkers of the rules.
+//! - `dlock_drill`: the history of every request and reply with its times, checkers of the rules, and the search for a
+//!   run of the specification with the same replies.
 //! - [`verdict`], [`report`]: the result, and its output.
 //!
 //! The seed determines the faults, their times and the workload, but not the interleaving of threads and processes: a
@@ -21,4 +22,4 @@ pub mod scenarios;
 pub mod servers;
 pub mod verdict;
 
-pub use dlock_drill::{checkers, history};
+pub use dlock_drill::{checkers, history, specification};

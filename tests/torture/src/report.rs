@@ -11,7 +11,7 @@ const EXCERPT_LINES: usize = 30;
 
 pub fn header() -> String {
     let names = [
-        "seed", "count", "requests", "grants", "faults", "refused", "survived", "expected",
+        "seed", "count", "requests", "grants", "faults", "refused", "survived", "in runs", "expected",
     ];
     columns("scenario", names.map(str::to_owned), "verdict")
 }
@@ -23,11 +23,12 @@ pub fn row(scenario: &Scenario, seed: u64, count: u32, verdict: &Verdict) -> Str
         faults,
         refused,
         survived,
+        specified,
         expected,
         ..
     } = verdict;
-    let numbers = [ops, grants, faults, refused, survived, expected].map(usize::to_string);
-    let [ops, grants, faults, refused, survived, expected] = numbers;
+    let numbers = [ops, grants, faults, refused, survived, specified, expected].map(usize::to_string);
+    let [ops, grants, faults, refused, survived, specified, expected] = numbers;
     let numbers = [
         seed.to_string(),
         count.to_string(),
@@ -36,12 +37,13 @@ pub fn row(scenario: &Scenario, seed: u64, count: u32, verdict: &Verdict) -> Str
         faults,
         refused,
         survived,
+        specified,
         expected,
     ];
     columns(scenario.name, numbers, &summary(verdict))
 }
 
-fn columns(name: &str, [seed, numbers @ ..]: [String; 8], verdict: &str) -> String {
+fn columns(name: &str, [seed, numbers @ ..]: [String; 9], verdict: &str) -> String {
     let numbers: String = numbers.iter().map(|number| format!(" {number:>8}")).collect();
     format!("{name:<26} {seed:>20}{numbers}  {verdict}")
 }
@@ -56,7 +58,11 @@ fn summary(verdict: &Verdict) -> String {
         } else {
             ""
         };
-        return format!("ok{expected}");
+        let undecided = match verdict.undecided {
+            0 => String::new(),
+            locks => format!(", undecided whether {locks} locks are in a run"),
+        };
+        return format!("ok{expected}{undecided}");
     }
     let rules = verdict.violations.iter().map(|(violation, _)| violation.rule);
     let mut rules: Vec<_> = rules.collect();

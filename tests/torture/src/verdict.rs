@@ -6,6 +6,7 @@ use crate::checkers::{
     wrong_fences, wrong_replies, wrong_restores,
 };
 use crate::history::{GUARDED, History, Reply};
+use crate::specification::{self, Found, Part};
 
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
@@ -17,6 +18,8 @@ pub struct Rules {
     pub lossless: bool,
     /// Whether replies may be missing.
     pub missing_replies: MissingReplies,
+    /// How much is to be a run of the specification.
+    pub specified: Part,
 }
 
 impl Rules {
@@ -26,6 +29,7 @@ impl Rules {
         may_overlap: false,
         lossless: true,
         missing_replies: MissingReplies::Forbidden,
+        specified: Part::Whole,
     };
 }
 
@@ -38,6 +42,9 @@ pub struct Verdict {
     pub refused: usize,
     /// Number of guarded writes that survived to the end.
     pub survived: usize,
+    /// Number of requests in runs of the specification, and of locks for which the search has given up.
+    pub specified: usize,
+    pub undecided: usize,
     /// Number of expected violations.
     pub expected: usize,
     /// Violations with the index of their history.
@@ -49,10 +56,18 @@ pub struct Verdict {
 
 impl Verdict {
     pub fn of(histories: Vec<History>, rules: Rules) -> Self {
+        let (mut specified, mut undecided) = (0, 0);
         let found = histories.iter().enumerate().flat_map(|(n, history)| {
-            check(history, rules)
-                .into_iter()
-                .map(move |violation| (violation, n))
+            let mut found = check(history, rules);
+            for checked in specification::check(history, rules.specified) {
+                match checked.found {
+                    Found::Run => specified += checked.requests,
+                    Found::Nothing => undecided += 1,
+                    Found::NoRun(_) => {}
+                }
+                found.extend(checked.violation());
+            }
+            found.into_iter().map(move |violation| (violation, n))
         });
         let (expected, violations): (Vec<_>, Vec<_>) =
             found.partition(|(violation, _)| Some(violation.rule) == rules.expected);
@@ -64,6 +79,8 @@ impl Verdict {
             refused: ops().filter(|op| op.is_refused_push()).count(),
             survived: histories.iter().map(guarded_elements).sum(),
             faults: histories.iter().map(|history| history.events.len()).sum(),
+            specified,
+            undecided,
             expected: expected.len(),
             violations,
             missed_expected: rules.expected.is_some() && expected.is_empty(),

@@ -182,3 +182,36 @@ fn acknowledged_element_missing_from_store_is_detected() {
         .remove(&element);
     assert_violates(Rule::LostWrites, history);
 }
+
+#[test]
+fn reply_that_the_specification_does_not_give_is_detected() {
+    let mut history = clients_history();
+    let mut replies = history.ops.iter_mut().map(|op| &mut op.reply);
+    let released = replies.find(|reply| **reply == Reply::Remaining(0));
+    *released.expect("some lock was released") = Reply::Remaining(1);
+    assert_violates(Rule::Specification, history);
+}
+
+#[test]
+fn lock_that_is_refused_while_it_is_free_is_detected() {
+    let mut history = clients_history();
+    let first = grants(&history).next().expect("some lock was granted");
+    let before = Op {
+        owner: "refused".into(),
+        sent: first.sent - 2,
+        replied: first.sent - 1,
+        reply: Reply::Null,
+        ..first.clone()
+    };
+    history.ops.push(before);
+    assert_violates(Rule::Specification, history);
+}
+
+#[test]
+fn write_that_guard_let_pass_or_dropped_is_detected() {
+    let mut history = run_without_violations("cluster-resharding-guarded");
+    let mut writes = history.ops.iter_mut().filter(|op| op.is_refused_push());
+    let refused = writes.next().expect("some late write was refused");
+    refused.reply = Reply::Length(1);
+    assert_violates(Rule::Specification, history);
+}

@@ -6,12 +6,14 @@ use super::{
 };
 use crate::checkers::{MissingReplies, Rule};
 use crate::clients::Workload;
+use crate::specification::Part;
 use crate::verdict::Rules;
 
 /// An unplanned failover or a restart with lost data: acknowledged changes may be lost, but locks never have too many
 /// holders.
 const LOSSY: Rules = Rules {
     lossless: false,
+    specified: Part::FirstTerm,
     ..Rules::STRICT
 };
 
@@ -54,6 +56,14 @@ const fn breaking(rule: Rule) -> Rules {
     }
 }
 
+/// Requests that are not recorded, or of another kind: no run of the specification.
+const fn unspecified(rules: Rules) -> Rules {
+    Rules {
+        specified: Part::None,
+        ..rules
+    }
+}
+
 /// Holders are stopped and write late, through GUARD and without: the rule for the latter is violated.
 const fn writing(rules: Rules) -> Rules {
     Rules {
@@ -78,7 +88,7 @@ pub const SCENARIOS: &[Scenario] = &[
         description: "holders update a set under a mutex and respect their deadlines: no update is lost",
         count: 500,
         short: 10,
-        rules: Rules::STRICT,
+        rules: unspecified(Rules::STRICT),
         body: lost_update::mutex_alone,
     },
     Scenario {
@@ -86,7 +96,7 @@ pub const SCENARIOS: &[Scenario] = &[
         description: "holders are paused past their lease, the store rejects stale fences: no update is lost",
         count: 300,
         short: 10,
-        rules: LOSSY,
+        rules: unspecified(LOSSY),
         body: lost_update::fences,
     },
     Scenario {
@@ -94,7 +104,7 @@ pub const SCENARIOS: &[Scenario] = &[
         description: "the same without fencing: lost updates are expected",
         count: 100,
         short: 15,
-        rules: UNFENCED,
+        rules: unspecified(UNFENCED),
         body: lost_update::stopped_without_fences,
     },
     Scenario {
@@ -126,7 +136,7 @@ pub const SCENARIOS: &[Scenario] = &[
         description: "the AOF is truncated at every byte of its last records",
         count: 2000,
         short: 8,
-        rules: LOSSY,
+        rules: unspecified(LOSSY),
         body: aof_truncation::every_byte,
     },
     Scenario {
@@ -142,7 +152,7 @@ pub const SCENARIOS: &[Scenario] = &[
         description: "power failure loses the tail of the AOF, appendfsync everysec and no, with a grace period",
         count: 80,
         short: 2,
-        rules: LOSSY,
+        rules: unspecified(LOSSY),
         body: restart::lost_tail_with_grace,
     },
     Scenario {
@@ -158,7 +168,7 @@ pub const SCENARIOS: &[Scenario] = &[
         description: "kill -9 and restart without persistence, with a grace period",
         count: 40,
         short: 2,
-        rules: LOSSY,
+        rules: unspecified(LOSSY),
         body: restart::no_data_with_grace,
     },
     Scenario {
@@ -294,7 +304,7 @@ pub const SCENARIOS: &[Scenario] = &[
         description: "five servers: restarts, stops, bad networks, readers cut, clients split from some, holders paused",
         count: 300,
         short: 12,
-        rules: LOSSY,
+        rules: unspecified(LOSSY),
         body: quorum::durable,
     },
     Scenario {
@@ -302,7 +312,7 @@ pub const SCENARIOS: &[Scenario] = &[
         description: "the same with three servers, which clients name in different orders",
         count: 300,
         short: 8,
-        rules: LOSSY,
+        rules: unspecified(LOSSY),
         body: quorum::three_servers,
     },
     Scenario {
@@ -310,7 +320,7 @@ pub const SCENARIOS: &[Scenario] = &[
         description: "the same, servers restart without data, with a grace period and clocks that differ by less",
         count: 100,
         short: 6,
-        rules: LOSSY,
+        rules: unspecified(LOSSY),
         body: quorum::no_data_with_grace,
     },
     Scenario {
@@ -318,7 +328,7 @@ pub const SCENARIOS: &[Scenario] = &[
         description: "the same with seven servers, which clients name in different orders",
         count: 100,
         short: 0,
-        rules: LOSSY,
+        rules: unspecified(LOSSY),
         body: quorum::seven_servers,
     },
     Scenario {
@@ -326,7 +336,7 @@ pub const SCENARIOS: &[Scenario] = &[
         description: "the same without a grace period: overlaps are expected",
         count: 30,
         short: 8,
-        rules: OVERLAPPING,
+        rules: unspecified(OVERLAPPING),
         body: quorum::no_data,
     },
     Scenario {
@@ -334,7 +344,7 @@ pub const SCENARIOS: &[Scenario] = &[
         description: "with a grace period, but clocks are set back by an hour: fences may decrease",
         count: 12,
         short: 6,
-        rules: UNSYNCED,
+        rules: unspecified(UNSYNCED),
         body: quorum::clocks_set_back,
     },
     Scenario {
