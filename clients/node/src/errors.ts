@@ -31,7 +31,7 @@ export function lockError(error: unknown): LockError {
 }
 
 const LOST = "NOTHELD NOTOWNER STALE".split(" ");
-const TRANSIENT = "CONNECTION LOADING READONLY CLUSTERDOWN MOVED ASK TRYAGAIN UNBLOCKED MASTERDOWN BUSYINBOX".split(" ");
+const TRANSIENT = "CONNECTION LOADING READONLY CLUSTERDOWN MOVED ASK TRYAGAIN UNBLOCKED MASTERDOWN".split(" ");
 
 export const isLost = (error: LockError): boolean => LOST.includes(error.word);
 

@@ -22,14 +22,14 @@ export class Router {
   readonly #moved = new Map<number, string>();
   readonly #running = new Set<Promise<unknown>>();
   readonly #alive = setInterval(() => {}, 1e9).unref();
-  #closing: Promise<void> | undefined;
+  #isClosing = false;
   #isClosed = false;
 
   constructor(private readonly client: Client) {}
 
   /** Sends a request, and sends it again, until it has an outcome. */
   async submit(request: Hold): Promise<void> {
-    if (this.#closing) throw CLOSED();
+    if (this.#isClosing) throw CLOSED();
     this.requests.set(request.id, request);
     const ask = async (session: Session) => {
       while (request.stage === "waiting") await session.ask(request);
@@ -76,11 +76,8 @@ export class Router {
   }
 
   /** Ends all requests and holds, and waits for what is under way, for a limited time. */
-  close(): Promise<void> {
-    return (this.#closing ??= this.#close());
-  }
-
-  async #close(): Promise<void> {
+  async close(): Promise<void> {
+    this.#isClosing = true;
     for (const request of [...this.requests.values()]) {
       request.lose("CLOSED");
       request.fail(CLOSED());

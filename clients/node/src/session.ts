@@ -47,7 +47,8 @@ export class Session {
       const [fence, , lease, waited] = ((reply ?? []) as unknown[]).map(Number);
       if (waited !== undefined) this.router.onGranted(request, fence!, deadline(sent, waited + lease!));
       else if (fence === undefined) request.refuse();
-      else if (inbox === this.#inbox) {
+      else {
+        // It is queued.
         const error = await dequeued;
         if (error) throw error;
       }
