@@ -33,8 +33,8 @@ class Held(Hold):
 
     async def _perform(self, stage: Stage, timeout: Optional[float] = None) -> None:
         done = self._loop.create_future()
-        self.core.begin(self, stage, lambda: self._call_soon(_wake, done))
-        self.core.submit(self)
+        with self.core.lock:
+            self.core.begin(self, stage, lambda: self._call_soon(_wake, done)).submit(self)
         await asyncio.wait([done], timeout=timeout) if timeout else await done
         if self.error is not None:
             raise self.error

@@ -118,7 +118,7 @@ class Link:
     # Answers.
 
     def open_inbox(self) -> None:
-        """Then all that waits is sent again. If another inbox is open by now, it has been."""
+        """The server does not know that of a request. When the next one is open, all that waits is sent again."""
         self.reader = self.reader or self.core.spawn(self._read_all)
 
     def _waiting(self) -> List[Hold]:
