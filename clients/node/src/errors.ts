@@ -30,6 +30,9 @@ export function lockError(error: unknown): LockError {
     : new LockError("CONNECTION", `no reply from the server: ${message}`, { cause: error });
 }
 
+/** Whether a command is sent again after this error, which may pass. */
+export type IsRepeated = (error: LockError) => boolean;
+
 const LOST = "NOTHELD NOTOWNER STALE".split(" ");
 const TRANSIENT = "CONNECTION LOADING READONLY CLUSTERDOWN MOVED ASK TRYAGAIN UNBLOCKED MASTERDOWN".split(" ");
 

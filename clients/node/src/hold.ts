@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { hostname } from "node:os";
 import { setImmediate } from "node:timers/promises";
 import { deadline, now, PATIENCE, type Args } from "./client.js";
-import { isLost, isTransient, LockError, Lost } from "./errors.js";
+import { isLost, isTransient, LockError, Lost, type IsRepeated } from "./errors.js";
 import type { Router } from "./router.js";
 
 const PROCESS = `${hostname()}:${process.pid}`;
@@ -136,7 +136,7 @@ export class Hold {
     throw this.signal.reason ?? new LockError("RELEASED", `${this.key} was released: acquire it again`);
   }
 
-  async #call(command: () => Args, isRepeated: (error: LockError) => boolean): Promise<unknown> {
+  async #call(command: () => Args, isRepeated: IsRepeated): Promise<unknown> {
     try {
       return await this.router.call(this.key, command, (error) => this.isHeld && isRepeated(error));
     } catch (cause) {

@@ -85,6 +85,7 @@ export class Locks {
       for (let late = 0; ; late++, hold = new Hold(this.#router, key, options, waits)) {
         this.#router.submit(hold).catch(hold.fail);
         const isGranted = await hold.outcome;
+        signal?.throwIfAborted();
         if (hold.isHeld) return hold;
         hold.end();
         if (!isGranted) return null;

@@ -1,5 +1,5 @@
 import { now, pause, TIMEOUT, type Args, type Client } from "./client.js";
-import { isTransient, LockError, lockError } from "./errors.js";
+import { isTransient, LockError, lockError, type IsRepeated } from "./errors.js";
 import type { Hold } from "./hold.js";
 import { Session } from "./session.js";
 import { slotOf } from "./slot.js";
@@ -45,7 +45,7 @@ export class Router {
   }
 
   /** Sends a command, and sends it again after an error that may pass, if it may be repeated. */
-  call(key: string, command: () => Args, isRepeated: (error: LockError) => boolean): Promise<unknown> {
+  call(key: string, command: () => Args, isRepeated: IsRepeated): Promise<unknown> {
     return this.#repeat(key, (session) => session.link.send(command), isRepeated);
   }
 
@@ -90,11 +90,7 @@ export class Router {
   }
 
   /** Does this at the server of the key, and again after an error that may pass there or on another server. */
-  async #repeat<T>(
-    key: string,
-    action: (session: Session) => Promise<T>,
-    isRepeated: (error: LockError) => boolean,
-  ): Promise<T> {
+  async #repeat(key: string, action: (session: Session) => Promise<unknown>, isRepeated: IsRepeated): Promise<unknown> {
     for (let address = ""; ; ) {
       try {
         const session = await this.#session(key);

@@ -68,19 +68,11 @@ export class Session {
   /** A request has to wait, and the inbox does not exist, or no longer. */
   #open(): void {
     this.#end();
-    this.#opened = this.#create(this.#inbox);
-    this.#opened.catch(() => {});
-  }
-
-  async #create(inbox: string): Promise<void> {
-    try {
-      const reply = await this.#reader.send(() => ["DLOCK.GRANTS", inbox, 0]);
-      void this.#read(inbox, (reply as Grants)[0]);
-    } catch (error) {
-      // It may exist all the same: the next one has another name. Meanwhile, locks that are free can be acquired.
-      if (inbox === this.#inbox) this.#end();
-      throw error;
-    }
+    const inbox = this.#inbox;
+    const created = this.#reader.send(() => ["DLOCK.GRANTS", inbox, 0]);
+    this.#opened = created.then((reply) => void this.#read(inbox, (reply as Grants)[0]));
+    // It may exist all the same: the next one has another name. Meanwhile, locks that are free can be acquired.
+    this.#opened.catch(() => this.#end());
   }
 
   async #read(inbox: string, cursor: number): Promise<void> {
