@@ -22,7 +22,7 @@ pub enum Found {
     /// None, after all. In the run that comes furthest, these calls are next, by their indexes in the history.
     NoRun(Vec<usize>),
     /// It has given up.
-    Nothing,
+    Undecided,
 }
 
 /// A state that was reached.
@@ -58,7 +58,7 @@ pub fn search(calls: Vec<Call<'_>>, taken: BTreeSet<u64>) -> Found {
             return Found::Run;
         }
         if visited.len() == MAX_STATES {
-            return Found::Nothing;
+            return Found::Undecided;
         }
         if !visited.insert(state.clone()) {
             continue;

@@ -155,6 +155,9 @@ impl<'a> Steps<'a> {
         }
         let mut moment = self.moment(now);
         let progress = arriving.arrive(call, assumed, &mut next.lock, &mut moment)?;
+        if progress == Progress::Waits && !next.can_be_granted_in_order() {
+            return None;
+        }
         next.time = now.from;
         if !arriving.is_certain {
             next.arrived.insert(call);
@@ -259,6 +262,14 @@ impl State {
 
     fn waits(&self, call: usize) -> bool {
         self.lock.queue.iter().any(|waiter| waiter.call == call)
+    }
+
+    /// Waiters are granted the lock in order, so those fences that are known rise.
+    fn can_be_granted_in_order(&self) -> bool {
+        let waiters = self.lock.queue.iter();
+        let mut fences = waiters.filter_map(|waiter| waiter.fence.filter(|fence| *fence > self.lock.fence));
+        let mut last = 0;
+        fences.all(|fence| std::mem::replace(&mut last, fence) <= fence)
     }
 
     fn knows(&self, owner: &str) -> bool {

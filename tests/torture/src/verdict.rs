@@ -62,7 +62,7 @@ impl Verdict {
             for checked in specification::check(history, rules.specified) {
                 match checked.found {
                     Found::Run => specified += checked.requests,
-                    Found::Nothing => undecided += 1,
+                    Found::Undecided => undecided += 1,
                     Found::NoRun(_) => {}
                 }
                 found.extend(checked.violation());
