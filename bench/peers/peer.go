@@ -15,6 +15,7 @@ import (
 	"os"
 	"strconv"
 	"sync"
+	"syscall"
 	"time"
 
 	"dlock"
@@ -134,6 +135,14 @@ func number(text string) int {
 	return value
 }
 
+// hold passes the time of a section. Not by time.Sleep: while other goroutines read from the network, its timers are up to
+// 1 ms late, so sections would be longer for those libraries that use the network meanwhile.
+func hold(section time.Duration) {
+	rest := syscall.NsecToTimespec(section.Nanoseconds())
+	for syscall.Nanosleep(&rest, &rest) == syscall.EINTR {
+	}
+}
+
 func main() {
 	workers, section := number(os.Args[2]), time.Duration(number(os.Args[3]))*time.Millisecond
 	var addresses []string
@@ -160,9 +169,7 @@ func main() {
 					continue
 				}
 				logs[worker] = append(logs[worker], fmt.Sprintf("%.3f %.3f", ms(began), ms(now)))
-				if section > 0 {
-					time.Sleep(section)
-				}
+				hold(section)
 				if err := release(); err != nil {
 					log.Fatal(err)
 				}
