@@ -39,6 +39,20 @@ func startCluster(t *testing.T) (nodes []*testserver.Server, client *redis.Clust
 	return nodes, client
 }
 
+// startSmallCluster starts a cluster of one primary.
+func startSmallCluster(t *testing.T) (*testserver.Server, *redis.ClusterClient) {
+	node := startNode(t, nil)
+	if err := node.Client().ClusterAddSlotsRange(background, 0, 16383).Err(); err != nil {
+		t.Fatal(err)
+	}
+	testserver.Eventually(t, "the cluster is up", func() bool {
+		return strings.Contains(node.Client().ClusterInfo(background).Val(), "cluster_state:ok")
+	})
+	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{node.Address}})
+	t.Cleanup(func() { _ = client.Close() })
+	return node, client
+}
+
 // startNode starts a server that joins a cluster.
 func startNode(t *testing.T, others []*testserver.Server) *testserver.Server {
 	host, busPort, _ := net.SplitHostPort(testserver.FreeAddress(t))
@@ -104,6 +118,21 @@ func TestCluster_holder_and_waiter_follow_their_slot(t *testing.T) {
 	if err := <-granted; err != nil {
 		t.Fatal(err)
 	}
+}
+
+func TestCluster_clients_of_nodes_are_those_of_the_program(t *testing.T) {
+	node, _ := startSmallCluster(t)
+	// In the network of the program, it has another address.
+	client := redis.NewClusterClient(&redis.ClusterOptions{
+		Addrs: []string{"outside:1"},
+		NewClient: func(options *redis.Options) *redis.Client {
+			options.Addr = node.Address
+			return redis.NewClient(options)
+		},
+	})
+	t.Cleanup(func() { _ = client.Close() })
+	_, held := lock(t, newLocker(t, client), "k")
+	unlock(t, held)
 }
 
 func TestCluster_waiter_is_granted_by_the_new_primary(t *testing.T) {

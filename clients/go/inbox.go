@@ -34,17 +34,18 @@ type inbox struct {
 // connect returns a client with one connection to each server, which repeats nothing by itself.
 func (l *Locker) connect() redis.UniversalClient {
 	if client, isSingle := l.client.(*redis.Client); isSingle {
-		return l.connectTo(client.Options(), requestTimeout)
+		return redis.NewClient(l.optionsOf(client.Options(), requestTimeout))
 	}
 	options := *l.client.(*redis.ClusterClient).Options()
 	options.Addrs = slices.Clone(options.Addrs) // to which a client appends
 	options.MaxRedirects, options.ContextTimeoutEnabled = 1, true
-	options.NewClient = func(node *redis.Options) *redis.Client { return l.connectTo(node, requestTimeout) }
+	newClient := options.NewClient // the program may have its own
+	options.NewClient = func(node *redis.Options) *redis.Client { return newClient(l.optionsOf(node, requestTimeout)) }
 	return redis.NewClusterClient(&options)
 }
 
-// connectTo returns a client with one connection. It notes that there was one.
-func (l *Locker) connectTo(server *redis.Options, timeout time.Duration) *redis.Client {
+// optionsOf returns options for one connection to a server. The Locker learns that there was one.
+func (l *Locker) optionsOf(server *redis.Options, timeout time.Duration) *redis.Options {
 	options := *server
 	options.PoolSize, options.MinIdleConns, options.PoolTimeout = 1, 0, time.Minute
 	options.ReadTimeout, options.WriteTimeout = timeout, timeout
@@ -60,7 +61,7 @@ func (l *Locker) connectTo(server *redis.Options, timeout time.Duration) *redis.
 	if options.Addr == sentinelAddr {
 		options.ConnMaxLifetime = sentinelLifetime
 	}
-	return redis.NewClient(&options)
+	return &options
 }
 
 // inboxOf returns the inbox in the server that has the key. In a cluster it unlocks the mutex meanwhile.
@@ -146,7 +147,7 @@ func (b *inbox) renew() { b.name, b.cursor = randomName(), 0 }
 // listen reads it while somebody waits.
 func (b *inbox) listen() {
 	l := b.locker
-	client := l.connectTo(b.node.Options(), answerTimeout)
+	client := redis.NewClient(l.optionsOf(b.node.Options(), answerTimeout))
 	defer client.Close()
 	l.mu.Lock()
 	defer l.mu.Unlock()
