@@ -120,6 +120,42 @@ func TestCluster_holder_and_waiter_follow_their_slot(t *testing.T) {
 	}
 }
 
+func TestCluster_slot_that_is_not_served_delays_no_other(t *testing.T) {
+	node, client := startSmallCluster(t)
+	server := node.Client()
+	locker := newLocker(t, client)
+	_, held := lock(t, locker, "k")
+	unlock(t, held)
+	slot := server.ClusterKeySlot(background, "unserved").Val()
+	for _, step := range []*redis.Cmd{
+		server.Do(background, "CONFIG", "SET", "cluster-require-full-coverage", "no"),
+		server.Do(background, "CLUSTER", "DELSLOTS", slot),
+	} {
+		if step.Err() != nil {
+			t.Fatal(step)
+		}
+	}
+	granted := lockAndUnlock(locker, "unserved")
+	testserver.Eventually(t, "it is refused", func() bool {
+		return strings.Contains(server.Info(background, "errorstats").Val(), "CLUSTERDOWN")
+	})
+	ctx, stop := context.WithTimeout(background, time.Second)
+	defer stop()
+	for range 20 {
+		_, held, err := locker.Lock(ctx, "k")
+		if err != nil {
+			t.Fatal("it is delayed:", err)
+		}
+		unlock(t, held)
+	}
+	if err := server.Do(background, "CLUSTER", "ADDSLOTS", slot).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-granted; err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestCluster_clients_of_nodes_are_those_of_the_program(t *testing.T) {
 	node, _ := startSmallCluster(t)
 	// In the network of the program, it has another address.

@@ -26,13 +26,14 @@ type entry struct {
 	cancel  context.CancelCauseFunc
 	settled chan struct{} // closed when it waits no more
 
-	inbox     *inbox // whose turn it is to send it
-	sends     int    // of ACQUIRE
-	hasCopies bool   // lost connections may yet deliver a copy of a command, or have done so
-	problem   error  // why it is sent again
-	fence     int64  // 0: not granted
-	deadline  int64  // the lease lasts at least until then
-	renewal   int64  // when it is to be renewed
+	inbox     *inbox      // whose turn it is to send it
+	sends     int         // of ACQUIRE
+	hasCopies bool        // lost connections may yet deliver a copy of a command, or have done so
+	problem   error       // why it is sent again
+	delay     *time.Timer // until it is sent again
+	fence     int64       // 0: not granted
+	deadline  int64       // the lease lasts at least until then
+	renewal   int64       // when it is to be renewed
 	timer     *time.Timer
 	over      error      // why it waits no more, or is held no more
 	until     int64      // it is given back until then, if it is over
@@ -73,11 +74,11 @@ func (e *entry) acquire(ctx context.Context) error {
 	return e.over
 }
 
-// send sends what the server does not know yet, in its turn in an inbox. It returns false if it has to be sent again.
-func (e *entry) send(b *inbox) bool {
+// send sends what the server does not know yet, in its turn in an inbox. It returns why it has to be sent again.
+func (e *entry) send(b *inbox) error {
 	box, err := e.locker.inboxOf(context.Background(), e.key)
 	switch {
-	case e.locker.entries[e.number] != e: // all is given back
+	case e.locker.entries[e.number] != e || e.inbox != b: // all is given back, or another inbox sends it
 	case err == nil && box != b:
 		e.inbox = box
 		box.enqueue(e)
@@ -86,14 +87,26 @@ func (e *entry) send(b *inbox) bool {
 	case e.fence == 0:
 		return e.request()
 	}
-	return true
+	return nil
+}
+
+// sendAfter has it sent after a pause, for which other entries do not wait.
+func (e *entry) sendAfter(pause time.Duration) {
+	if e.delay != nil {
+		e.delay.Stop()
+	}
+	e.delay = time.AfterFunc(pause, func() {
+		e.locker.mu.Lock()
+		defer e.locker.mu.Unlock()
+		e.inbox.enqueue(e)
+	})
 }
 
 // request sends ACQUIRE. While an inbox is being created, a newer request must not be queued before older ones, which
 // found no inbox: the reader has all of them sent then.
-func (e *entry) request() bool {
+func (e *entry) request() error {
 	if e.waits && e.inbox.isRead && e.inbox.cursor == 0 {
-		return true
+		return nil
 	}
 	command := append(make([]any, 0, 11), "DLOCK.ACQUIRE", e.key, e.owner, e.lease.Milliseconds(), "REQID", e.number)
 	command = append(command, e.mode...)
@@ -116,21 +129,23 @@ func (e *entry) request() bool {
 			go e.inbox.listen()
 		}
 		// Another server may have the lock now. Otherwise the reader has it sent.
-		return !hasNoInbox || e.inbox.cursor == 0
+		if hasNoInbox && e.inbox.cursor != 0 {
+			return err
+		}
 	default:
 		return e.failed(err)
 	}
-	return true
+	return nil
 }
 
-// failed takes an error instead of a grant. It returns false if the request has to be sent again.
-func (e *entry) failed(err error) bool {
+// failed takes an error instead of a grant. It returns the error if the request has to be sent again.
+func (e *entry) failed(err error) error {
 	if e.locker.isTransient(wordOf(err)) {
 		e.problem = err
-		return false
+		return err
 	}
 	if e.fence != 0 {
-		return true
+		return nil
 	}
 	if err == redis.Nil {
 		err = ErrBusy
@@ -139,7 +154,7 @@ func (e *entry) failed(err error) bool {
 		e.sends = 0 // nothing is to be given back
 	}
 	e.abandon(err)
-	return true
+	return nil
 }
 
 // granted takes a grant that was requested at t.
@@ -225,7 +240,7 @@ func (e *entry) abandon(cause error) {
 }
 
 // giveBack sends RELEASE, which withdraws the request or releases what it was granted. Late copies are released later.
-func (e *entry) giveBack() bool {
+func (e *entry) giveBack() error {
 	l := e.locker
 	until := e.until
 	command := append(make([]any, 0, 7), "DLOCK.RELEASE", e.key, e.owner, "REQID", e.number)
@@ -238,7 +253,7 @@ func (e *entry) giveBack() bool {
 		word := wordOf(err)
 		isTransient := l.isTransient(word)
 		if isTransient && now() < until {
-			return false
+			return err
 		}
 		if isTransient || isLoss(word) || err != nil && e.hasCopies { // which may have released it
 			err = lostError{e.key, word}
@@ -250,16 +265,12 @@ func (e *entry) giveBack() bool {
 	}
 	if e.hasCopies && now() < e.until {
 		e.hasCopies = false
-		time.AfterFunc(lateCopies, func() {
-			l.mu.Lock()
-			defer l.mu.Unlock()
-			e.inbox.enqueue(e)
-		})
+		e.sendAfter(lateCopies)
 	} else {
 		delete(l.entries, e.number)
 		l.running.Done()
 	}
-	return true
+	return nil
 }
 
 // do sends a command once, at t. Meanwhile it unlocks the mutex.

@@ -110,7 +110,7 @@ func (b *inbox) enqueue(entries ...*entry) {
 
 func byNumber(x, y *entry) int { return cmp.Compare(x.number, y.number) }
 
-// send sends one entry after the other, until Close.
+// send sends one entry after the other, until Close. After an error about one slot, the others are sent meanwhile.
 func (b *inbox) send() {
 	l := b.locker
 	l.mu.Lock()
@@ -122,7 +122,9 @@ func (b *inbox) send() {
 		}
 		e := b.unsent[0]
 		b.unsent = b.unsent[1:]
-		if !e.send(b) {
+		if err := e.send(b); isOfSlot(err) {
+			e.sendAfter(time.Duration(min(e.sends, 10)) * pause)
+		} else if err != nil {
 			b.enqueue(e)
 			l.pause()
 		}
@@ -213,7 +215,7 @@ func (b *inbox) onAnswer(t, waitedMs int64, answer []any) {
 		e.hasCopies = e.hasCopies || e.over != nil // to be released once more
 		e.granted(t, answer[4].(int64), answer[6].(int64), waitedMs)
 	case e == nil || e.over != nil || e.fence != 0:
-	case word == "error" && !e.failed(answerError(answer[4].(string))):
+	case word == "error" && e.failed(answerError(answer[4].(string))) != nil:
 		b.enqueue(e)
 	case word == "timeout", word == "withdrawn":
 		e.abandon(answerError(word))
