@@ -2,6 +2,7 @@ package dlock_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -153,6 +154,19 @@ func TestCluster_slot_that_is_not_served_delays_no_other(t *testing.T) {
 	}
 	if err := <-granted; err != nil {
 		t.Fatal(err)
+	}
+}
+
+func TestCluster_that_hangs_does_not_delay_the_end_of_a_context(t *testing.T) {
+	node, client := startSmallCluster(t)
+	locker := newLocker(t, client)
+	node.Pause()
+	defer node.Resume()
+	ctx, cancel := context.WithCancel(background)
+	time.AfterFunc(50*time.Millisecond, cancel)
+	began := time.Now()
+	if _, _, err := locker.Lock(ctx, "k"); !errors.Is(err, context.Canceled) || time.Since(began) > time.Second {
+		t.Fatal(err, time.Since(began))
 	}
 }
 

@@ -46,9 +46,12 @@ func (e *entry) acquire(ctx context.Context) error {
 		return ctx.Err()
 	}
 	l := e.locker
+	if err := l.loadTopology(ctx, e.key); err != nil {
+		return err
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	box, err := l.inboxOf(ctx, e.key)
+	box, err := l.inboxOf(e.key)
 	if err != nil {
 		return err
 	}
@@ -76,7 +79,7 @@ func (e *entry) acquire(ctx context.Context) error {
 
 // send sends what the server does not know yet, in its turn in an inbox. It returns why it has to be sent again.
 func (e *entry) send(b *inbox) error {
-	box, err := e.locker.inboxOf(context.Background(), e.key)
+	box, err := e.locker.inboxOf(e.key)
 	switch {
 	case e.locker.entries[e.number] != e || e.inbox != b: // all is given back, or another inbox sends it
 	case err == nil && box != b:

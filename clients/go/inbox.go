@@ -38,7 +38,7 @@ func (l *Locker) connect() redis.UniversalClient {
 	}
 	options := *l.client.(*redis.ClusterClient).Options()
 	options.Addrs = slices.Clone(options.Addrs) // to which a client appends
-	options.MaxRedirects, options.ContextTimeoutEnabled = 1, true
+	options.MaxRedirects = 1
 	newClient := options.NewClient // the program may have its own
 	options.NewClient = func(node *redis.Options) *redis.Client { return newClient(l.optionsOf(node, requestTimeout)) }
 	return redis.NewClusterClient(&options)
@@ -64,12 +64,27 @@ func (l *Locker) optionsOf(server *redis.Options, timeout time.Duration) *redis.
 	return &options
 }
 
+// loadTopology waits until a client of a cluster knows which servers have which keys, which go-redis does not end with
+// ctx.
+func (l *Locker) loadTopology(ctx context.Context, key string) error {
+	cluster, isCluster := l.requests.(*redis.ClusterClient)
+	if !isCluster {
+		return nil
+	}
+	done := make(chan error, 1)
+	go func() {
+		_, err := cluster.MasterForKey(context.Background(), key)
+		done <- err
+	}()
+	return await(ctx, done)
+}
+
 // inboxOf returns the inbox in the server that has the key. In a cluster it unlocks the mutex meanwhile.
-func (l *Locker) inboxOf(ctx context.Context, key string) (box *inbox, err error) {
+func (l *Locker) inboxOf(key string) (box *inbox, err error) {
 	node, isSingle := l.requests.(*redis.Client)
 	if !isSingle {
 		l.mu.Unlock()
-		node, err = l.requests.(*redis.ClusterClient).MasterForKey(ctx, key)
+		node, err = l.requests.(*redis.ClusterClient).MasterForKey(context.Background(), key)
 		l.mu.Lock()
 	}
 	if err != nil {
