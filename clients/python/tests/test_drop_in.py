@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from typing import Any, Dict
@@ -9,7 +10,7 @@ from typing import Any, Dict
 import pytest
 import redis
 import redis.asyncio
-from conftest import lease_ms, owner, run
+from conftest import Proxy, lease_ms, owner, run, waiters
 from redis.exceptions import LockError, LockNotOwnedError
 
 import dlock
@@ -160,3 +161,21 @@ def test_coroutines_have_the_same_lock(dlock_server: DlockServer, client: redis.
         assert owner(client, key) is None
 
     run(test, dlock_server.port)
+
+
+def test_task_acquires_the_lock_that_another_task_is_releasing(proxy: Proxy, client: redis.Redis, key: str) -> None:
+    async def test(r: redis.asyncio.Redis) -> None:
+        lock: Any = r.lock(key, lock_class=dlock.aio.Lock)
+        await lock.acquire()
+        waiting = asyncio.create_task(lock.acquire())
+        while not waiters(client, key):
+            await asyncio.sleep(0.01)
+        # The other task has the lock before this one knows that it has released it.
+        proxy.cut_after = b"DLOCK.RELEASE"
+        with pytest.raises(dlock.Lost):
+            await lock.release()
+        assert await waiting and lock.held.is_held
+        await lock.release()
+        assert owner(client, key) is None
+
+    run(test, proxy.port)

@@ -100,6 +100,12 @@ class AsyncLock(_Base, redis.asyncio.lock.Lock):
 
     held_class = _aio.Held
     acquire = _Base._acquire
+
+    async def release(self) -> None:
+        """Forgets the lock at first, unlike redis-py 8.1: before the reply, another task may have acquired it."""
+        held, self.local.token = self.held, None
+        await (self.do_release(held) if held else super().release())
+
     do_extend = _Base._extend
     locked = _Base._locked
     owned = _Base._owned
