@@ -241,7 +241,7 @@ def test_close_ends_waiting_and_held_locks(client: redis.Redis, other: dlock.Loc
         locks.close()
         thread.join(5)
         assert "closed" in str(errors[0])
-        eventually(lambda: waiters(client, key) == 0)
+        assert waiters(client, key) == 0
     with pytest.raises(dlock.Lost, match="closed"):
         held.release()
     eventually(lambda: owner(client, key + ":held") is None)

@@ -128,6 +128,15 @@ class Core:
         while clock() < end and any(hold.stage in ending for hold in list(self.table.values())):
             time.sleep(0.002)
 
+    def withdraw(self) -> None:
+        """Ends all that waits. It is given back, because the server may grant it until it knows."""
+        with self.lock:
+            for hold in list(self.table.values()):
+                if hold.stage is Stage.WAITING:
+                    hold.why_lost = _CLOSED
+                    self._finish(hold, hold.lost_error())
+                    self._give_back(hold)
+
     def stop(self) -> None:
         """Has the threads end, and with them connections and inboxes."""
         with self.lock:
@@ -357,6 +366,7 @@ def core_of(client: Any) -> Core:
 def close_core_of(client: Any) -> None:
     core = _cores.pop(client, None)
     if core is not None:
+        core.withdraw()
         core.settle(3.0)
         core.stop()
 
