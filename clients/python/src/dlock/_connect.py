@@ -81,18 +81,25 @@ class Wire:
         #: If several threads use it, one that has this lock.
         self.turn = threading.Lock()
 
+    def open(self) -> Connection:
+        self.connection = self.connection or self._connect()
+        return self.connection
+
     def exchange(self, commands: Sequence[Sequence[Any]], within: float = 3600.0) -> List[Any]:
         """The replies to these commands, some of which may be errors."""
+        # Taken out, so that also an interrupted cleanup leaves none here with replies to earlier commands.
+        connection, self.connection = self.open(), None
         try:
-            self.connection = connection = self.connection or self._connect()
             connection.send_packed_command(connection.pack_commands(commands), check_health=False)
             is_short = within < (connection.socket_timeout or 0)
             if commands and is_short and not connection.can_read(timeout=max(0, within)):
                 raise redis.TimeoutError("no reply in time")
-            return [self._read(connection) for _ in commands]
+            replies = [self._read(connection) for _ in commands]
         except BaseException:
-            self.close()
+            connection.disconnect()
             raise
+        self.connection = connection
+        return replies
 
     @staticmethod
     def _read(connection: Connection) -> Any:

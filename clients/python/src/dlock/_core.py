@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 import weakref
+from collections import OrderedDict
 from math import inf
 from typing import Any, Callable, Dict, List, Optional
 
@@ -55,7 +56,7 @@ class Core:
         self.table = {}
         self.is_stopped = self.has_connected = False
         #: The first one is asked for a slot that is not known yet.
-        self.links = {node: Link(self, node) for node in self.dialer.nodes}
+        self.links = OrderedDict((node, Link(self, node)) for node in self.dialer.nodes)
         self.slots: Dict[int, Link] = {}
         #: The thread that watches the time, and when it looks at it.
         self.timer: Optional[threading.Thread] = None
@@ -168,7 +169,7 @@ class Core:
     def on_unreachable(self, link: Link) -> None:
         """Another node may know who has its slots now."""
         self.slots = {slot: other for slot, other in self.slots.items() if other is not link}
-        self.links[link.node] = self.links.pop(link.node)
+        self.links.move_to_end(link.node)
 
     def on_connected(self, link: Link) -> None:
         """Leases are renewed at once: how long the server was away is not known."""

@@ -94,6 +94,8 @@ class Link:
 
     def _round_trip(self, wire: Wire, holds: List[Hold], within: float) -> None:
         core, commands = self.core, []
+        # First, because it takes time, in which holds change.
+        wire.open()
         with core.lock:
             inbox, sent_at = self.inbox, clock()
             requests = [(hold, hold.command(inbox)) for hold in holds if hold.stage is not Stage.OVER]
@@ -168,9 +170,10 @@ class Link:
                 for answer in answers:
                     core.on_answer(answer, sent_at, waited_ms)
             cursor, sent_at, pause = next_cursor, 0.0, 0.0
-        with contextlib.suppress(RedisError, OSError):
-            wire.exchange([("DLOCK.GRANTS", inbox, cursor, "TTL", 0)])
-        wire.close()
+        if wire.connection is not None:
+            with contextlib.suppress(RedisError, OSError):
+                wire.exchange([("DLOCK.GRANTS", inbox, cursor, "TTL", 0)])
+            wire.close()
 
     def _follow(self) -> None:
         """The locks may be on another server now."""
