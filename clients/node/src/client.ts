@@ -26,6 +26,9 @@ export const TIMEOUT = 3_000;
 /** How long a caller who does not wait for a lock waits for a server that does not reply. */
 export const PATIENCE = 3 * TIMEOUT;
 
+/** The longest time that a timer takes. */
+export const MAX_TIMER = 2 ** 31 - 1;
+
 /** The monotonic clock, in ms. It stands still while the machine is suspended: Node.js has no other. */
 export const now = () => performance.now();
 

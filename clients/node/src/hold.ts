@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { hostname } from "node:os";
 import { setImmediate } from "node:timers/promises";
-import { deadline, now, PATIENCE, type Args } from "./client.js";
+import { deadline, MAX_TIMER, now, PATIENCE, type Args } from "./client.js";
 import { isLost, isTransient, LockError, Lost, type IsRepeated } from "./errors.js";
 import type { Router } from "./router.js";
 
@@ -157,7 +157,8 @@ export class Hold {
 
   #wakeAfter(ms: number): void {
     clearTimeout(this.#timer);
-    if (this.stage === "held") this.#timer = setTimeout(() => void this.#wake(), ms).unref();
+    if (this.stage !== "held") return;
+    this.#timer = setTimeout(() => void this.#wake(), Math.min(ms, MAX_TIMER)).unref();
   }
 
   /** Renews the lease, or tells that it is over. */
@@ -168,7 +169,7 @@ export class Hold {
     if (!this.isHeld) return void this.lose("EXPIRED");
     this.#wakeAfter(this.remaining());
     await this.#extend(this.lease).catch(() => {});
-    this.#wakeAfter(this.remaining() / 3);
+    this.#wakeAfter(Math.min(this.lease, this.remaining()) / 3);
   }
 
   async #release(): Promise<void> {

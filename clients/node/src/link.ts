@@ -23,8 +23,12 @@ export class Link {
     if (isFull) await new Promise<void>((resume) => this.#unsent.push(resume));
     this.#pending++;
     try {
-      const args = command()?.map((arg) => (typeof arg === "number" ? String(arg) : arg));
-      return args && (await inTime(connection.send(args), this.timeout));
+      const args = command()?.map((arg) => (Buffer.isBuffer(arg) ? arg : String(arg)));
+      if (!args) return undefined;
+      const reply = await inTime(connection.send(args), this.timeout);
+      // Only now: a connection that is lost before a reply is opened again after a pause, too.
+      this.#failures = 0;
+      return reply;
     } catch (cause) {
       const error = lockError(cause);
       // READONLY: a primary that was demoted.
@@ -47,7 +51,7 @@ export class Link {
       if (this.#failures++ > 0) await pause(Math.min(1_000, 10 * 2 ** this.#failures));
       const own = (connection = this.#current = await inTime(this.connect(), this.timeout));
       await inTime(own.connect(() => this.#drop(own)), this.timeout);
-      [this.#failures, this.hasOpened] = [0, true];
+      this.hasOpened = true;
       return own;
     } catch (error) {
       this.#drop(connection);

@@ -1,11 +1,8 @@
 import { setMaxListeners } from "node:events";
-import { PATIENCE, type Client } from "./client.js";
+import { MAX_TIMER, PATIENCE, type Client } from "./client.js";
 import { AcquireTimeout, Lost } from "./errors.js";
 import { Hold, type Lock, type LockOptions } from "./hold.js";
 import { Router } from "./router.js";
-
-/** The longest time that a timer takes. */
-const MAX_TIMER = 2 ** 31 - 1;
 
 /** A lease that is shorter than the way to the server never arrives in time: after so many, it is given up. */
 const MAX_LATE_GRANTS = 10;
@@ -32,7 +29,7 @@ export class Locks {
     return (await this.#router.track(this.#acquire(key, options, true)))!;
   }
 
-  /** Does not wait: null means that others hold the lock, or wait for it. */
+  /** Does not wait: null means that others hold or await the lock. AcquireTimeout: the server is silent for 9 s. */
   async tryAcquire(key: string, options: Omit<LockOptions, "timeout"> = {}): Promise<Lock | null> {
     return await this.#router.track(this.#acquire(key, { ...options, timeout: PATIENCE }, false));
   }

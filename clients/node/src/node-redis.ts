@@ -1,4 +1,4 @@
-import type { Client, Connection } from "./client.js";
+import { TIMEOUT, type Client, type Connection } from "./client.js";
 import { parse } from "./slot.js";
 
 /** What is used of a client of node-redis. */
@@ -18,8 +18,10 @@ interface NodeRedisCluster {
   nodeClient(node: any): Promise<any>;
 }
 
-/** Instead of options that would reject commands, change replies, or set a timer for each command. */
-const OWN = { commandsQueueMaxLength: undefined, commandOptions: { timeout: undefined } };
+/** Instead of options that would reject commands, change replies, or set timers, which keep a process alive. */
+const OWN = { commandsQueueMaxLength: undefined, commandOptions: { timeout: undefined }, pingInterval: 0 };
+/** If connecting took longer than we wait for it, `destroy` would not end it. */
+const SOCKET = { connectTimeout: TIMEOUT, socketTimeout: undefined, reconnectStrategy: false };
 
 /** Locks on the server, the primary of the Sentinels, or the cluster of this client of node-redis 5 or 6. */
 export function fromNodeRedis(client: NodeRedis | NodeRedisSentinel | NodeRedisCluster): Client {
@@ -39,8 +41,7 @@ export function fromNodeRedis(client: NodeRedis | NodeRedisSentinel | NodeRedisC
 }
 
 function connection(client: NodeRedis, address?: object): Connection {
-  const socket = { ...client.options?.socket, ...address, reconnectStrategy: false, socketTimeout: undefined };
-  const own = client.duplicate({ ...OWN, socket });
+  const own = client.duplicate({ ...OWN, socket: { ...client.options?.socket, ...address, ...SOCKET } });
   own.unref();
   return {
     connect(onEnd) {

@@ -9,6 +9,9 @@ const GIVEN_BACK_FOR = 30_000;
 /** Copies of a request that a lost connection may still deliver arrive within this time. */
 const LATE_COPIES = 500;
 
+/** Thousands of holds may be renewed at once while a server is loading. */
+const MAX_PAUSE = 400;
+
 const CLOSED = () => new LockError("CLOSED", "the Locks were closed");
 
 type Granted = Pick<Hold, "id" | "key" | "owner" | "lease" | "hasLostCopies">;
@@ -91,7 +94,7 @@ export class Router {
 
   /** Does this at the server of the key, and again after an error that may pass there or on another server. */
   async #repeat(key: string, action: (session: Session) => Promise<unknown>, isRepeated: IsRepeated): Promise<unknown> {
-    for (let address = ""; ; ) {
+    for (let [address, ms] = ["", 50]; ; ) {
       try {
         const session = await this.#session(key);
         address = session.address;
@@ -102,7 +105,9 @@ export class Router {
         const canSucceed = isTransient(error) && !this.#isClosed && (error.word !== "MOVED" || this.client.primary);
         if (!canSucceed || !isRepeated(error)) throw error;
         // A link has its own pauses.
-        if (error.word !== "CONNECTION") await pause(50);
+        if (error.word === "CONNECTION") continue;
+        await pause(ms);
+        ms = Math.min(2 * ms, MAX_PAUSE);
       }
     }
   }

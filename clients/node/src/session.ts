@@ -88,6 +88,7 @@ export class Session {
           const granted = { id, key, owner, lease: lease!, hasLostCopies: false };
           if (word === "granted") this.router.onGranted(granted, fence!, deadline(since, Number(waited) + lease!));
           else if (word === "error") this.router.requests.get(id)?.dequeue(lockError(new Error(String(rest[0]))));
+          else if (word === "timeout" || word === "withdrawn") this.router.requests.get(id)?.dequeue();
         }
         [cursor, sent] = [after, undefined];
         const isIdle = answers.length === 0 && this.#queued.size === 0;

@@ -28,7 +28,7 @@ async function acquire(command, waits) {
     return { held: true, fence: lock.fence };
   } catch (error) {
     if (error === cancel.signal.reason) return { cancelled: true };
-    if (error.word === "TIMEOUT") return { held: false };
+    if (error.word === "TIMEOUT" && waits) return { held: false };
     throw error;
   } finally {
     waiting.delete(id);

@@ -170,6 +170,7 @@ export function specify(name) {
       const lock = await locks.acquire("k");
       assert.equal(await lock.query("SET", "data", 1), "OK");
       assert.equal(await lock.query("INCR", "data"), 2);
+      assert.equal(await lock.query("INCRBY", "data", 0n), 2);
       assert.equal(await lock.query("GET", "none"), null);
       await assert.rejects(lock.query("LPUSH", "data", 1), word("WRONGTYPE"));
       await server.ask("DEL", "k");
@@ -193,6 +194,46 @@ export function specify(name) {
       assert.ok(lock.remaining() > 4_000);
       await lock.release();
       await assert.rejects(lock.extend(1_000), word("RELEASED"));
+    });
+
+    test("a lease made longer is still renewed after each third of the lease", async (t) => {
+      const { server, locks } = await begin(t);
+      const lock = await locks.acquire("k", { lease: 1_000 });
+      await lock.extend(60_000);
+      await sleep(500);
+      await server.ask("DEL", "k");
+      await until(() => lock.signal.aborted, 5_000);
+    });
+
+    test("a lease longer than any timer is not renewed all the time", async (t) => {
+      const { server, locks } = await begin(t);
+      await server.ask("CONFIG", "SET", "dlock.max-lease-ms", 1e10);
+      await locks.acquire("k", { lease: 1e10 });
+      await sleep(500);
+      assert.ok(!(await server.ask("INFO", "commandstats")).includes("dlock.extend"));
+    });
+
+    test("a connection that is lost again and again is not opened in a loop", async (t) => {
+      const { proxy, locks } = await begin(t, true);
+      const lock = await locks.acquire("k", { lease: 3_000 });
+      const losing = setInterval(() => (proxy.losesReplyTo = "DLOCK.EXTEND"), 1);
+      await once(lock.signal, "abort");
+      clearInterval(losing);
+      assert.ok(proxy.opened < 30, `${proxy.opened} connections`);
+    });
+
+    test("a request that somebody else withdraws is queued again", async (t) => {
+      const { server, locks } = await begin(t);
+      const held = await locks.acquire("k");
+      const waiting = locks.acquire("k");
+      const waiters = async () => (await server.ask("DLOCK.INFO", "k"))?.at(-1) ?? [];
+      await until(async () => (await waiters()).length === 1);
+      const [waiter] = await waiters();
+      const owner = waiter[waiter.indexOf("owner") + 1];
+      await server.ask("DLOCK.RELEASE", "k", owner, "REQID", owner.split(":").at(-1));
+      await until(async () => (await waiters()).length === 1);
+      await held.release();
+      await (await waiting).release();
     });
 
     test("cut connections lose no lock and no place in the queue", async (t) => {
@@ -402,8 +443,8 @@ export function specify(name) {
       const { server } = await begin(t);
       const program = `
         import { Locks } from "redis-dlock";
-        import { clients, hostile } from "./test/clients.mjs";
-        const locks = new Locks(await clients["${name}"]("${server.url}"));
+        import { clients } from "./test/clients.mjs";
+        const locks = new Locks(await clients["${name}"]("${server.url}", { pingInterval: 200_000 }));
         await (await locks.acquire("k")).release();
         const waiting = locks.acquire("other", { timeout: 300 }).catch((error) => console.log(error.word));
         await locks.acquire("held");
