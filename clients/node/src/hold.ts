@@ -103,7 +103,12 @@ export class Hold {
     [this.stage, this.fence, this.#deadline] = ["held", fence, until];
     this.settle(true);
     this.dequeue();
-    this.#wakeAfter(this.remaining() / 3);
+    this.renewWithin(this.remaining());
+  }
+
+  /** Renews the lease in this time, or after a third of what is left of it. */
+  renewWithin(ms: number): void {
+    this.#wakeAfter(Math.min(ms, this.lease / 3, this.remaining() / 3));
   }
 
   /** Others hold the lock. */
@@ -169,7 +174,7 @@ export class Hold {
     if (!this.isHeld) return void this.lose("EXPIRED");
     this.#wakeAfter(this.remaining());
     await this.#extend(this.lease).catch(() => {});
-    this.#wakeAfter(Math.min(this.lease, this.remaining()) / 3);
+    this.renewWithin(this.remaining());
   }
 
   async #release(): Promise<void> {

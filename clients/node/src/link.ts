@@ -14,7 +14,11 @@ export class Link {
   readonly #unsent: (() => void)[] = [];
 
   /** `timeout`: how long to wait for a reply, and for a connection. */
-  constructor(private readonly connect: () => Promise<Connection>, private readonly timeout: number) {}
+  constructor(
+    private readonly connect: () => Promise<Connection>,
+    private readonly timeout: number,
+    private readonly onLoss = () => {},
+  ) {}
 
   /** Sends once. The command is made when it can be sent at once; it may be withdrawn until then. */
   async send(command: () => Args | undefined): Promise<unknown> {
@@ -63,5 +67,7 @@ export class Link {
     if (connection !== this.#current) return;
     this.#current = this.#opened = undefined;
     connection?.close();
+    // Not after each attempt to open it again.
+    if (this.#failures === 0) this.onLoss();
   }
 }

@@ -9,6 +9,9 @@ const GIVEN_BACK_FOR = 30_000;
 /** Copies of a request that a lost connection may still deliver arrive within this time. */
 const LATE_COPIES = 500;
 
+/** After a lost connection, all leases are renewed within this time. */
+const RENEWED_WITHIN = 500;
+
 /** Thousands of holds may be renewed at once while a server is loading. */
 const MAX_PAUSE = 400;
 
@@ -67,6 +70,11 @@ export class Router {
     const again = () => (hasLostCopies ? pause(LATE_COPIES).then(release) : undefined);
     // It does not keep a process alive for longer.
     void this.track(Promise.race([release().then(again), pause(TIMEOUT)]));
+  }
+
+  /** A connection was lost: how long the server was away, and what it still has, is not known. */
+  renewAll(): void {
+    for (const hold of this.requests.values()) hold.renewWithin(Math.random() * RENEWED_WITHIN);
   }
 
   /** Keeps the process alive, and `close` waiting, until this is done. */

@@ -24,7 +24,7 @@ export class Session {
 
   constructor(readonly address: string, client: Client, private readonly router: Router) {
     const connect = () => client.connection(address);
-    this.link = new Link(connect, TIMEOUT);
+    this.link = new Link(connect, TIMEOUT, () => router.renewAll());
     this.#reader = new Link(connect, 2 * BLOCK);
   }
 

@@ -126,6 +126,15 @@ export function specify(name) {
       await assert.rejects(again.release(), word("NOTHELD", Lost));
     });
 
+    test("a lock that is gone after a lost connection is told at once", async (t) => {
+      const { server, locks } = await begin(t);
+      const lock = await locks.acquire("k");
+      await server.ask("DEL", "k");
+      await server.ask("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes");
+      await once(lock.signal, "abort", { signal: AbortSignal.timeout(5_000) });
+      assert.ok(word("NOTHELD", Lost)(lock.signal.reason));
+    });
+
     test("a lock is lost at its deadline if the server is silent", async (t) => {
       const { server, locks } = await begin(t);
       const lock = await locks.acquire("k", { lease: 1_000 });
