@@ -5,183 +5,199 @@ import (
 	"errors"
 	"math"
 	"strconv"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
 const (
-	tryTimeout      = 5 * time.Second        // of TryLock without a reply
-	giveBackTimeout = 30 * time.Second       // at least: a server that hangs may grant a lock late
-	lateCopies      = 500 * time.Millisecond // within which lost connections deliver what they had
+	minPause, maxPause = 10 * time.Millisecond, time.Second // before a repetition
+	tryTimeout         = 5 * time.Second                    // of TryLock without a reply
+	giveBackTimeout    = 30 * time.Second                   // at least: a server that hangs may grant a lock late
+	lateCopies         = 500 * time.Millisecond             // within which lost connections deliver what they had
 )
 
-// An entry is one acquisition, from its first request to the last reply: it waits, then it is held, then it is over. The
-// mutex of the Locker guards what changes.
+// An entry is one acquisition, from its first request to the last reply.
 type entry struct {
 	settings
-	locker  *Locker
-	key     string
-	number  uint64 // its request id
-	cancel  context.CancelCauseFunc
-	settled chan struct{} // closed when it waits no more
+	locker    *Locker
+	key       string
+	number    uint64 // its request id
+	cancel    context.CancelCauseFunc
+	hasCopies atomic.Bool   // lost connections may yet deliver a copy of a command, or have done so
+	sending   sync.Mutex    // of ACQUIRE: no RELEASE may overtake it
+	settled   chan struct{} // closed when it is granted or waits no more
 
-	inbox     *inbox      // whose turn it is to send it
-	sends     int         // of ACQUIRE
-	hasCopies bool        // lost connections may yet deliver a copy of a command, or have done so
-	problem   error       // why it is sent again
-	delay     *time.Timer // until it is sent again
-	fence     int64       // 0: not granted
-	deadline  int64       // the lease lasts at least until then
-	renewal   int64       // when it is to be renewed
+	// Guarded by the mutex of the Locker.
+	isSettled bool
+	outcome   error  // of the waiting
+	sends     int    // of ACQUIRE
+	problem   error  // why it is sent again
+	inbox     *inbox // in which it waits
+	queuedIn  string // the name that the server has for it
+	isRefused bool   // by an answer, which may overtake the reply: it is to be sent again
+	fence     int64  // 0: not granted
+	deadline  int64  // the lease lasts at least until then
+	renewal   int64  // when it is to be renewed
 	timer     *time.Timer
-	over      error      // why it waits no more, or is held no more
-	until     int64      // it is given back until then, if it is over
-	released  chan error // for Unlock, which waits for the reply
+	lost      error // why it is held no more
 }
 
-// acquire waits for the grant.
-func (e *entry) acquire(ctx context.Context) error {
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	l := e.locker
-	if err := l.loadTopology(ctx, e.key); err != nil {
-		return err
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	box, err := l.inboxOf(e.key)
-	if err != nil {
-		return err
-	}
-	if l.isClosing {
+// enroll enters it into the table, before it is sent: its answer may overtake the reply.
+func (e *entry) enroll(l *Locker) error {
+	if l.closing.Err() != nil {
 		return ErrClosed
 	}
-	l.last++
-	e.number = l.last
+	if e.number == 0 {
+		l.last++
+		e.number = l.last
+	}
 	if e.owner == "" {
 		e.owner = l.owner + strconv.FormatUint(e.number, 36)
 	}
-	e.timer = time.AfterFunc(math.MaxInt64, e.onTimer)
-	l.enter(e, box)
+	e.locker, e.settled = l, make(chan struct{})
+	l.entries[e.number] = e
+	l.running.Add(1)
+	return nil
+}
+
+func (e *entry) end() {
+	delete(e.locker.entries, e.number)
+	e.locker.running.Done()
+}
+
+// acquire waits for the grant.
+func (e *entry) acquire(l *Locker, ctx context.Context) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := e.enroll(l); err != nil {
+		return err
+	}
 	l.mu.Unlock()
+	l.run(e.request)
 	select {
 	case <-e.settled:
 	case <-ctx.Done():
 	}
 	l.mu.Lock()
-	if e.fence == 0 {
-		e.abandon(errors.Join(ctx.Err(), e.problem))
-	}
-	return e.over
+	e.settle(errors.Join(ctx.Err(), e.problem), false)
+	return e.outcome
 }
 
-// send sends what the server does not know yet, in its turn in an inbox. It returns why it has to be sent again.
-func (e *entry) send(b *inbox) error {
-	box, err := e.locker.inboxOf(e.key)
-	switch {
-	case e.locker.entries[e.number] != e || e.inbox != b: // all is given back, or another inbox sends it
-	case err == nil && box != b:
-		e.inbox = box
-		box.enqueue(e)
-	case e.over != nil:
-		return e.giveBack()
-	case e.fence == 0:
-		return e.request()
+// settle ends the waiting. After a final error the server has nothing of the request, unless it was sent before.
+func (e *entry) settle(outcome error, isFinal bool) {
+	if e.isSettled {
+		return
 	}
-	return nil
+	e.isSettled, e.outcome = true, outcome
+	close(e.settled)
+	if e.sends == 0 || isFinal && e.sends == 1 && !e.hasCopies.Load() {
+		e.end()
+	} else if outcome != nil {
+		go e.giveBack()
+	}
 }
 
-// sendAfter has it sent after a pause, for which other entries do not wait.
-func (e *entry) sendAfter(pause time.Duration) {
-	if e.delay != nil {
-		e.delay.Stop()
+// request sends ACQUIRE until it has a reply.
+func (e *entry) request() {
+	for pause := minPause; !e.attempt(false); pause = min(2*pause, maxPause) {
+		time.Sleep(pause)
 	}
-	e.delay = time.AfterFunc(pause, func() {
-		e.locker.mu.Lock()
-		defer e.locker.mu.Unlock()
-		e.inbox.enqueue(e)
-	})
 }
 
-// request sends ACQUIRE. While an inbox is being created, a newer request must not be queued before older ones, which
-// found no inbox: the reader has all of them sent then.
-func (e *entry) request() error {
-	if e.waits && e.inbox.isRead && e.inbox.cursor == 0 {
-		return nil
+// attempt sends ACQUIRE once. It returns false if it has to be sent again. While an inbox is being opened, only that may
+// send: a newer request must not be queued before older ones, which found no inbox.
+func (e *entry) attempt(opens bool) bool {
+	e.sending.Lock()
+	defer e.sending.Unlock()
+	l := e.locker
+	box, err := l.inboxOf(e.key)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e.inbox = box
+	if err != nil {
+		return e.refused(err)
 	}
+	if e.isSettled || e.waits && (box.isOpening && !opens || e.isQueued(box.name)) {
+		return true
+	}
+	e.sends++
+	e.isRefused = false
+	name := box.name
 	command := append(make([]any, 0, 11), "DLOCK.ACQUIRE", e.key, e.owner, e.lease.Milliseconds(), "REQID", e.number)
 	command = append(command, e.mode...)
 	if e.waits {
-		command = append(command, "QUEUE", e.inbox.name, 0)
+		command = append(command, "QUEUE", name, 0)
 	}
-	e.sends++
+	l.mu.Unlock()
 	t, reply, err := e.do(command...)
-	numbers, _ := reply.([]any)
-	hasNoInbox := wordOf(err) == "NOINBOX"
-	switch {
-	case len(numbers) >= 4:
+	l.mu.Lock()
+	if numbers, _ := reply.([]any); len(numbers) >= 4 {
 		e.granted(t, numbers[0].(int64), numbers[2].(int64), numbers[3].(int64))
-	case err == nil || hasNoInbox:
-		if !e.inbox.isRead {
-			e.inbox.isRead = true
-			if hasNoInbox {
-				e.inbox.renew()
-			}
-			go e.inbox.listen()
-		}
-		// Another server may have the lock now. Otherwise the reader has it sent.
-		if hasNoInbox && e.inbox.cursor != 0 {
-			return err
-		}
-	default:
-		return e.failed(err)
+		return true
+	} else if err != nil && wordOf(err) != "NOINBOX" {
+		return e.refused(err)
 	}
-	return nil
+	if e.queuedIn = ""; err == nil {
+		e.queuedIn = name
+	}
+	if !box.isRead {
+		box.isRead = true
+		if err != nil {
+			box.renew()
+		}
+		go box.listen()
+	}
+	return e.queuedIn == box.name || box.isOpening && !opens
 }
 
-// failed takes an error instead of a grant. It returns the error if the request has to be sent again.
-func (e *entry) failed(err error) error {
-	if e.locker.isTransient(wordOf(err)) {
+func (e *entry) isQueued(name string) bool { return e.queuedIn == name && !e.isRefused }
+
+// refused takes an error instead of a grant. It returns false if it has to be sent again.
+func (e *entry) refused(err error) bool {
+	switch {
+	case err == redis.Nil:
+		e.settle(ErrBusy, true)
+	case !e.locker.isTransient(wordOf(err)):
+		e.settle(err, true)
+	default:
 		e.problem = err
-		return err
+		return e.isSettled
 	}
-	if e.fence != 0 {
-		return nil
-	}
-	if err == redis.Nil {
-		err = ErrBusy
-	}
-	if e.sends == 1 && !e.hasCopies {
-		e.sends = 0 // nothing is to be given back
-	}
-	e.abandon(err)
-	return nil
+	return true
 }
 
 // granted takes a grant that was requested at t.
 func (e *entry) granted(t, fence, leaseMs, waitedMs int64) {
-	if e.over != nil || e.fence != 0 {
-		return
+	deadline := safeDeadline(t, waitedMs+leaseMs)
+	switch {
+	case e.isSettled: // it has the lock, or gives it back
+	case deadline <= now():
+		e.settle(lostError{e.key, "EXPIRED"}, false)
+	default:
+		e.fence, e.deadline = fence, deadline
+		e.setTimer(t + (waitedMs+leaseMs/3)*1e6)
+		e.settle(nil, false)
 	}
-	e.deadline = safeDeadline(t, waitedMs+leaseMs)
-	if e.deadline <= now() {
-		e.abandon(lostError{e.key, "EXPIRED"})
-		return
-	}
-	e.fence = fence
-	e.setTimer(t + (waitedMs+leaseMs/3)*1e6)
-	close(e.settled)
 }
 
 // setTimer has it renewed at a time, and lost at its deadline.
 func (e *entry) setTimer(renewal int64) {
 	e.renewal = renewal
-	if !e.renews {
-		e.renewal = math.MaxInt64
+	next := e.deadline
+	if e.renews {
+		next = min(next, renewal)
 	}
-	e.timer.Reset(time.Duration(min(e.renewal, e.deadline) - now()))
+	if left := time.Duration(next - now()); e.timer == nil {
+		e.timer = time.AfterFunc(left, e.onTimer)
+	} else {
+		e.timer.Reset(left)
+	}
 }
 
 func (e *entry) onTimer() {
@@ -190,7 +206,8 @@ func (e *entry) onTimer() {
 	if e.check(nil) != nil {
 		return
 	}
-	if now() >= e.renewal {
+	isDue := e.renews && now() >= e.renewal
+	if isDue {
 		go e.extend(e.lease)
 		e.renewal = math.MaxInt64 // until that has an outcome
 	}
@@ -199,13 +216,10 @@ func (e *entry) onTimer() {
 
 // extend makes the lease at least this long, and has it renewed after a third of it.
 func (e *entry) extend(lease time.Duration) error {
+	t, reply, err := e.do("DLOCK.EXTEND", e.key, e.owner, lease.Milliseconds(), "FENCE", e.fence)
 	e.locker.mu.Lock()
 	defer e.locker.mu.Unlock()
-	if err := e.check(nil); err != nil {
-		return err
-	}
-	t, reply, err := e.do("DLOCK.EXTEND", e.key, e.owner, lease.Milliseconds(), "FENCE", e.fence)
-	if now := now(); e.over == nil && now < e.deadline {
+	if now := now(); e.lost == nil && now < e.deadline {
 		renewal := now + min(max((e.deadline-now)/20, 5e6), 250e6)
 		if leaseMs, isExtended := reply.(int64); isExtended {
 			e.deadline, renewal = max(e.deadline, safeDeadline(t, leaseMs)), t+leaseMs/3*1e6
@@ -218,74 +232,93 @@ func (e *entry) extend(lease time.Duration) error {
 // check returns why the lock is lost, if it is, or else the error.
 func (e *entry) check(err error) error {
 	if word := wordOf(err); isLoss(word) {
-		e.abandon(lostError{e.key, word})
+		e.lose(lostError{e.key, word})
 	} else if now() >= e.deadline {
-		e.abandon(lostError{e.key, "EXPIRED"})
+		e.lose(lostError{e.key, "EXPIRED"})
 	}
-	if e.over != nil {
-		return e.over
+	if e.lost != nil {
+		return e.lost
 	}
 	return err
 }
 
-// abandon ends the waiting or the hold. What the server has of it is given back.
-func (e *entry) abandon(cause error) {
-	if e.over != nil {
-		return
+// lose ends a hold that its holder does not release.
+func (e *entry) lose(cause error) {
+	if e.fence != 0 && e.lost == nil {
+		e.drop(cause)
+		e.cancel(cause)
+		go e.giveBack()
 	}
-	if e.fence == 0 {
-		close(e.settled)
-	}
-	e.timer.Stop()
-	e.cancel(cause)
-	e.over, e.until = cause, now()+int64(max(e.lease, giveBackTimeout))
-	e.inbox.enqueue(e)
 }
 
-// giveBack sends RELEASE, which withdraws the request or releases what it was granted. Late copies are released later.
-func (e *entry) giveBack() error {
-	l := e.locker
-	until := e.until
-	command := append(make([]any, 0, 7), "DLOCK.RELEASE", e.key, e.owner, "REQID", e.number)
-	if e.released != nil {
-		command = append(command, "FENCE", e.fence)
-		until = e.deadline
+// drop ends a hold in this process.
+func (e *entry) drop(cause error) {
+	e.lost = cause
+	e.timer.Stop()
+}
+
+// release releases a hold that was dropped.
+func (e *entry) release() error {
+	err := e.repeat(e.deadline, "FENCE", e.fence)
+	hasCopies, word := e.hasCopies.Load(), wordOf(err)
+	switch {
+	case err != nil && hasCopies, e.locker.isTransient(word):
+		err = lostError{e.key, "UNCONFIRMED"}
+	case isLoss(word):
+		err = lostError{e.key, word}
 	}
-	if e.sends > 0 {
+	if hasCopies {
+		go e.finish()
+	} else {
+		e.finish()
+	}
+	return err
+}
+
+// giveBack withdraws the request, or releases what it was granted.
+func (e *entry) giveBack() {
+	_ = e.repeat(e.patience())
+	e.finish()
+}
+
+// finish releases what lost connections deliver late, and ends the entry.
+func (e *entry) finish() {
+	for until := e.patience(); e.hasCopies.Swap(false) && now() < until; {
+		time.Sleep(lateCopies)
+		_ = e.repeat(until)
+	}
+	e.locker.mu.Lock()
+	defer e.locker.mu.Unlock()
+	e.end()
+}
+
+// patience returns until when it is given back.
+func (e *entry) patience() int64 { return now() + int64(max(e.lease, giveBackTimeout)) }
+
+// repeat sends RELEASE until it has a reply, or the time is over.
+func (e *entry) repeat(until int64, options ...any) error {
+	command := append(append(make([]any, 0, 7), "DLOCK.RELEASE", e.key, e.owner, "REQID", e.number), options...)
+	e.sending.Lock()
+	defer e.sending.Unlock()
+	for pause := minPause; ; pause = min(2*pause, maxPause) {
 		_, _, err := e.do(command...)
-		word := wordOf(err)
-		isTransient := l.isTransient(word)
-		if isTransient && now() < until {
+		if !e.locker.isTransient(wordOf(err)) || now() >= until {
 			return err
 		}
-		if isTransient || isLoss(word) || err != nil && e.hasCopies { // which may have released it
-			err = lostError{e.key, word}
-		}
-		if e.released != nil {
-			e.released <- err
-			e.released = nil
-		}
+		time.Sleep(pause)
 	}
-	if e.hasCopies && now() < e.until {
-		e.hasCopies = false
-		e.sendAfter(lateCopies)
-	} else {
-		delete(l.entries, e.number)
-		l.running.Done()
-	}
-	return nil
 }
 
-// do sends a command once, at t. Meanwhile it unlocks the mutex.
+// do sends a command once, at t.
 func (e *entry) do(command ...any) (t int64, reply any, err error) {
 	l := e.locker
 	cmd := redis.NewCmd(context.Background(), command...)
-	l.mu.Unlock()
 	t = now()
 	err = l.requests.Process(context.Background(), once{cmd})
-	l.mu.Lock()
 	if wordOf(err) == noReply {
-		e.hasCopies = e.hasCopies || !isUnsent(err)
+		if !isUnsent(err) {
+			e.hasCopies.Store(true)
+		}
 		l.reload()
 	}
 	return t, cmd.Val(), err

@@ -55,24 +55,13 @@ func (l *Locker) isTransient(word string) bool {
 	return false
 }
 
-// isOfSlot reports whether an error is about the slot of a lock in a cluster, or its inbox, but not about the server.
-func isOfSlot(err error) bool {
-	switch wordOf(err) {
-	case "ASK", "MOVED", "NOINBOX", "TRYAGAIN":
-		return true
-	case "CLUSTERDOWN":
-		return strings.Contains(err.Error(), "Hash slot not served")
-	}
-	return false
-}
-
 // isUnsent reports whether there was no connection to send on.
 func isUnsent(err error) bool {
 	var failure *net.OpError
 	return errors.As(err, &failure) && failure.Op == "dial"
 }
 
-// lostError is an ErrLost with its reason: a word of the server, or one of CONNECTION, EXPIRED and RELEASED.
+// lostError is an ErrLost with its reason: a word of the server, or one of EXPIRED, UNCONFIRMED and RELEASED.
 type lostError struct{ key, reason string }
 
 func (e lostError) Error() string { return fmt.Sprintf("dlock: %q: %v (%s)", e.key, ErrLost, e.reason) }

@@ -34,9 +34,7 @@ func (h *Held) Remaining() time.Duration {
 
 // Extend makes the lease at least this long from now on.
 func (h *Held) Extend(ctx context.Context, lease time.Duration) error {
-	done := make(chan error, 1)
-	go func() { done <- h.entry.extend(lease) }()
-	return await(ctx, done)
+	return h.entry.locker.await(ctx, nil, func() error { return h.entry.extend(lease) })
 }
 
 // Do runs a command in the server only while the lock is held under its fence (DLOCK.GUARD): after [ErrLost] nothing was
@@ -62,24 +60,21 @@ func (once) NoRetry() bool { return true }
 // The release is sent whatever becomes of ctx, whose end only ends the waiting for the reply. If ctx is done at the
 // beginning, as the context of Lock then is, Unlock waits up to 10 s.
 func (h *Held) Unlock(ctx context.Context) error {
-	e, done := h.entry, make(chan error, 1)
+	e := h.entry
 	e.locker.mu.Lock()
 	err := e.check(nil)
 	if err == nil {
-		e.released = done
-		e.cancel(nil)
-		e.abandon(lostError{e.key, "RELEASED"})
+		e.drop(lostError{e.key, "RELEASED"})
 	}
 	e.locker.mu.Unlock()
 	if err != nil {
 		return err
 	}
+	e.cancel(nil)
 	if ctx.Err() != nil {
 		ctx = context.WithoutCancel(ctx)
 	}
-	ctx, stop := context.WithTimeout(ctx, unlockTimeout)
-	defer stop()
-	return await(ctx, done)
+	return e.locker.await(ctx, time.After(unlockTimeout), e.release)
 }
 
 func (h *Held) check(err error) error {

@@ -5,14 +5,12 @@ import (
 	"context"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
 const (
-	pause          = 100 * time.Millisecond // before a repetition
 	requestTimeout = 3 * time.Second
 	blockMs        = 2000 // how long GRANTS waits: less than an inbox lasts without it, 5 s
 	answerTimeout  = blockMs*time.Millisecond + 2*time.Second
@@ -20,89 +18,69 @@ const (
 	sentinelAddr, sentinelLifetime = "FailoverClient", 2 * time.Second
 )
 
-// An inbox receives the answers of one primary, and sends it requests. The mutex of the Locker guards it.
+// An inbox receives the answers of one primary. The mutex of the Locker guards it.
 type inbox struct {
 	locker    *Locker
 	node      *redis.Client // whose options the reader uses
 	name      string        // another one after NOINBOX
 	cursor    int64         // 0: the server does not have it
 	isRead    bool          // while somebody waits
-	unsent    []*entry      // what is to be sent, in the order of its numbers
-	hasUnsent sync.Cond
+	isOpening bool          // while those who wait are sent with this name
 }
 
 // connect returns a client with one connection to each server, which repeats nothing by itself.
 func (l *Locker) connect() redis.UniversalClient {
 	if client, isSingle := l.client.(*redis.Client); isSingle {
-		return redis.NewClient(l.optionsOf(client.Options(), requestTimeout))
+		return l.connectTo(client, requestTimeout)
 	}
 	options := *l.client.(*redis.ClusterClient).Options()
 	options.Addrs = slices.Clone(options.Addrs) // to which a client appends
-	options.MaxRedirects = 1
-	newClient := options.NewClient // the program may have its own
-	options.NewClient = func(node *redis.Options) *redis.Client { return newClient(l.optionsOf(node, requestTimeout)) }
+	options.PoolSize, options.MinIdleConns, options.PoolTimeout = 1, 0, time.Minute
+	options.ReadTimeout, options.WriteTimeout = requestTimeout, requestTimeout
+	options.MaxRedirects, options.DialerRetries, options.OnConnect = 1, 1, l.onConnect(options.OnConnect)
 	return redis.NewClusterClient(&options)
 }
 
-// optionsOf returns options for one connection to a server. The Locker learns that there was one.
-func (l *Locker) optionsOf(server *redis.Options, timeout time.Duration) *redis.Options {
-	options := *server
+func (l *Locker) connectTo(client *redis.Client, timeout time.Duration) *redis.Client {
+	options := *client.Options()
 	options.PoolSize, options.MinIdleConns, options.PoolTimeout = 1, 0, time.Minute
 	options.ReadTimeout, options.WriteTimeout = timeout, timeout
-	options.MaxRetries, options.DialerRetries = -1, 1
-	options.OnConnect = func(ctx context.Context, connection *redis.Conn) error {
-		l.isConnected.Store(true)
-		if server.OnConnect == nil {
-			return nil
-		}
-		return server.OnConnect(ctx, connection)
-	}
+	options.MaxRetries, options.DialerRetries, options.OnConnect = -1, 1, l.onConnect(options.OnConnect)
 	options.Limiter, options.PushNotificationProcessor = nil, nil
 	if options.Addr == sentinelAddr {
 		options.ConnMaxLifetime = sentinelLifetime
 	}
-	return &options
+	return redis.NewClient(&options)
 }
 
-// loadTopology waits until a client of a cluster knows which servers have which keys, which go-redis does not end with
-// ctx.
-func (l *Locker) loadTopology(ctx context.Context, key string) error {
-	cluster, isCluster := l.requests.(*redis.ClusterClient)
-	if !isCluster {
-		return nil
+type hook = func(context.Context, *redis.Conn) error
+
+// onConnect returns a hook that notes that there was a connection, in front of another one.
+func (l *Locker) onConnect(next hook) hook {
+	return func(ctx context.Context, connection *redis.Conn) error {
+		if l.isConnected.Store(true); next == nil {
+			return nil
+		}
+		return next(ctx, connection)
 	}
-	done := make(chan error, 1)
-	go func() {
-		_, err := cluster.MasterForKey(context.Background(), key)
-		done <- err
-	}()
-	return await(ctx, done)
 }
 
-// inboxOf returns the inbox in the server that has the key. In a cluster it unlocks the mutex meanwhile.
+// inboxOf returns the inbox in the server that has the key.
 func (l *Locker) inboxOf(key string) (box *inbox, err error) {
 	node, isSingle := l.requests.(*redis.Client)
 	if !isSingle {
-		l.mu.Unlock()
 		node, err = l.requests.(*redis.ClusterClient).MasterForKey(context.Background(), key)
-		l.mu.Lock()
 	}
 	if err != nil {
 		return nil, err
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	address := node.Options().Addr
 	if l.inboxes[address] == nil {
-		l.inboxes[address] = &inbox{locker: l, node: node, name: randomName(), hasUnsent: sync.Cond{L: &l.mu}}
-		go l.inboxes[address].send()
+		l.inboxes[address] = &inbox{locker: l, node: node, name: randomName()}
 	}
 	return l.inboxes[address], nil
-}
-
-// pause passes time before a repetition.
-func (l *Locker) pause() {
-	l.mu.Unlock()
-	time.Sleep(pause)
-	l.mu.Lock()
 }
 
 // reload has a client of a cluster find out which servers have which keys.
@@ -112,91 +90,61 @@ func (l *Locker) reload() {
 	}
 }
 
-// enqueue has an entry sent, the oldest first.
-func (b *inbox) enqueue(entries ...*entry) {
-	for _, e := range entries {
-		place, isQueued := slices.BinarySearchFunc(b.unsent, e, byNumber)
-		if !isQueued {
-			b.unsent = slices.Insert(b.unsent, place, e)
-		}
-	}
-	b.hasUnsent.Signal()
-}
-
-func byNumber(x, y *entry) int { return cmp.Compare(x.number, y.number) }
-
-// send sends one entry after the other, until Close. After an error about one slot, the others are sent meanwhile.
-func (b *inbox) send() {
-	l := b.locker
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for !l.isClosed {
-		if len(b.unsent) == 0 {
-			b.hasUnsent.Wait()
-			continue
-		}
-		e := b.unsent[0]
-		b.unsent = b.unsent[1:]
-		if err := e.send(b); isOfSlot(err) {
-			e.sendAfter(time.Duration(min(e.sends, 10)) * pause)
-		} else if err != nil {
-			b.enqueue(e)
-			l.pause()
-		}
-	}
-}
-
 // waiting returns the entries that wait here, the oldest first.
 func (b *inbox) waiting() []*entry {
 	var waiting []*entry
 	for _, e := range b.locker.entries {
-		if e.inbox == b && e.waits && e.fence == 0 && e.over == nil {
+		if e.inbox == b && e.waits && !e.isSettled {
 			waiting = append(waiting, e)
 		}
 	}
-	slices.SortFunc(waiting, byNumber)
+	slices.SortFunc(waiting, func(x, y *entry) int { return cmp.Compare(x.number, y.number) })
 	return waiting
 }
 
 // renew replaces an inbox that has ended. Requests with its former name can then not be queued before older ones.
-func (b *inbox) renew() { b.name, b.cursor = randomName(), 0 }
+func (b *inbox) renew() { b.name, b.cursor, b.isOpening = randomName(), 0, true }
 
 // listen reads it while somebody waits.
 func (b *inbox) listen() {
-	l := b.locker
-	client := redis.NewClient(l.optionsOf(b.node.Options(), answerTimeout))
+	l, ctx := b.locker, context.Background()
+	client := l.connectTo(b.node, answerTimeout)
 	defer client.Close()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for !l.isClosing {
-		isNew := b.cursor == 0
-		command := []any{"DLOCK.GRANTS", b.name, b.cursor, "BLOCK", blockMs}
+	for pause := minPause; l.closing.Err() == nil; {
+		name, isNew := b.name, b.cursor == 0
+		command := []any{"DLOCK.GRANTS", name, b.cursor, "BLOCK", blockMs}
 		if isNew {
 			command = command[:3]
 		}
 		l.mu.Unlock()
 		t := now()
-		reply, err := client.Do(context.Background(), command...).Slice()
+		reply, err := client.Do(ctx, command...).Slice()
 		l.mu.Lock()
 		var answers []any
-		if err == nil {
-			b.cursor, answers = reply[0].(int64), reply[2].([]any)
+		if err != nil {
+			b.failed(err)
+			l.mu.Unlock()
+			l.reload()
+			time.Sleep(pause)
+			l.mu.Lock()
+			pause = min(2*pause, maxPause)
+		} else {
+			answers = reply[2].([]any)
 			for _, answer := range answers {
-				b.onAnswer(t, reply[1].(int64), answer.([]any))
+				l.onAnswer(t, reply[1].(int64), answer.([]any))
 			}
 			if isNew {
-				b.enqueue(b.waiting()...)
+				go b.open(name)
 			}
-		} else {
-			b.failed(err)
-			l.reload()
-			l.pause()
+			b.cursor, pause = reply[0].(int64), minPause
 		}
 		if len(answers) == 0 && len(b.waiting()) == 0 {
 			break
 		}
 	}
-	b.isRead = false
+	b.isRead, b.isOpening = false, false
 }
 
 // failed takes an error instead of answers. Unless the inbox has ended, the same call is made again.
@@ -208,31 +156,51 @@ func (b *inbox) failed(err error) {
 		b.renew()
 	case !b.locker.isTransient(word):
 		for _, e := range b.waiting() {
-			e.abandon(err)
+			e.settle(err, false)
 		}
 	case isCluster: // where another server may have the lock now
-		b.enqueue(b.waiting()...)
+		for _, e := range b.waiting() {
+			go e.request()
+		}
+	}
+}
+
+// open sends all requests that wait, the oldest first.
+func (b *inbox) open(name string) {
+	l := b.locker
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for b.name == name && b.isOpening {
+		unsent := slices.DeleteFunc(b.waiting(), func(e *entry) bool { return e.isQueued(name) })
+		b.isOpening = len(unsent) > 0
+		l.mu.Unlock()
+		for _, e := range unsent {
+			if !e.attempt(true) {
+				time.Sleep(minPause)
+				break
+			}
+		}
+		l.mu.Lock()
 	}
 }
 
 // onAnswer takes an answer to a call that was sent at t.
-func (b *inbox) onAnswer(t, waitedMs int64, answer []any) {
-	l, word, key, owner := b.locker, answer[0].(string), answer[2].(string), answer[3].(string)
+func (l *Locker) onAnswer(t, waitedMs int64, answer []any) {
+	word, key, owner := answer[0].(string), answer[2].(string), answer[3].(string)
 	number, _ := strconv.ParseUint(answer[1].(string), 10, 64)
 	e := l.entries[number]
+	isKnown := e != nil && e.key == key && e.owner == owner && (!e.isSettled || e.outcome == nil)
 	switch {
-	case l.isClosing: // all is given back
-	case word == "granted" && e == nil: // nobody waits for it
-		e = &entry{settings: settings{owner: owner}, locker: l, key: key, number: number, sends: 1, over: ErrLost}
-		e.until = now() + int64(giveBackTimeout)
-		l.enter(e, b)
-	case word == "granted":
-		e.hasCopies = e.hasCopies || e.over != nil // to be released once more
+	case isKnown && word == "granted":
 		e.granted(t, answer[4].(int64), answer[6].(int64), waitedMs)
-	case e == nil || e.over != nil || e.fence != 0:
-	case word == "error" && e.failed(answerError(answer[4].(string))) != nil:
-		b.enqueue(e)
-	case word == "timeout", word == "withdrawn":
-		e.abandon(answerError(word))
+	case word == "granted":
+		e := &entry{key: key, number: number, sends: 1, settings: settings{owner: owner}}
+		if e.enroll(l) == nil {
+			e.settle(ErrLost, false) // nobody waits for it
+		}
+	case isKnown && word == "error" && e.refused(answerError(answer[4].(string))):
+	case isKnown && !e.isSettled:
+		e.isRefused = true
+		go e.request()
 	}
 }

@@ -20,12 +20,14 @@ type Locker struct {
 	owner            string      // how owners begin
 	isConnected      atomic.Bool // there was a connection
 	running          sync.WaitGroup
+	actions          chan func() // for a goroutine that is kept
+	closing          context.Context
+	close            context.CancelFunc
 
-	mu                  sync.Mutex // guards what follows, inboxes, and entries
-	entries             map[uint64]*entry
-	last                uint64            // number of an entry
-	inboxes             map[string]*inbox // by address
-	isClosing, isClosed bool
+	mu      sync.Mutex // guards what follows, inboxes, and fields of entries
+	entries map[uint64]*entry
+	inboxes map[string]*inbox // by address
+	last    uint64            // number of an entry
 }
 
 // New returns a Locker for a [redis.Client], also one of Sentinels, or a [redis.ClusterClient]. It opens connections of
@@ -34,7 +36,9 @@ func New(client redis.UniversalClient) *Locker {
 	host, _ := os.Hostname()
 	owner := fmt.Sprintf("%s:%d:%s-", host, os.Getpid(), randomName())
 	l := &Locker{client: client, owner: owner, entries: map[uint64]*entry{}, inboxes: map[string]*inbox{}}
-	l.requests = l.connect()
+	l.requests, l.actions = l.connect(), make(chan func())
+	l.closing, l.close = context.WithCancel(context.Background())
+	go l.work()
 	return l
 }
 
@@ -89,67 +93,81 @@ func (l *Locker) acquire(ctx context.Context, key string, waits bool, options []
 	}
 	waiting := ctx
 	if settings.timeout > 0 {
-		var stop context.CancelFunc
-		waiting, stop = context.WithTimeout(ctx, settings.timeout)
+		limited, stop := context.WithTimeout(ctx, settings.timeout)
 		defer stop()
+		waiting = limited
 	}
+	work, cancel := context.WithCancelCause(ctx)
 	for {
-		work, cancel := context.WithCancelCause(ctx)
-		e := &entry{settings: settings, locker: l, key: key, cancel: cancel, settled: make(chan struct{})}
-		err := e.acquire(waiting)
+		e := &entry{settings: settings, key: key, cancel: cancel}
+		err := e.acquire(l, waiting)
 		if err == nil {
 			return work, &Held{e}, nil
 		}
-		cancel(err)
 		if !waits || !errors.Is(err, ErrLost) { // granted too late otherwise
+			cancel(nil)
 			return ctx, nil, fmt.Errorf("dlock: %q is not acquired: %w", key, err)
 		}
 	}
-}
-
-// enter enters an entry into the table, before it is sent: its answer may overtake the reply.
-func (l *Locker) enter(e *entry, b *inbox) {
-	l.entries[e.number] = e
-	l.running.Add(1)
-	e.inbox = b
-	b.enqueue(e)
 }
 
 // Close ends waiting calls with [ErrClosed], releases all locks and closes the connections. If ctx is done before, that
 // goes on in the background. Locks of a process that ends without it are free when their leases expire.
 func (l *Locker) Close(ctx context.Context) error {
 	l.mu.Lock()
-	l.isClosing = true
+	l.close()
 	for _, e := range l.entries {
-		e.abandon(ErrClosed)
+		e.settle(ErrClosed, false)
+		e.lose(ErrClosed)
 	}
 	l.mu.Unlock()
-	done := make(chan error, 1)
-	go func() {
+	return l.await(ctx, nil, func() error {
 		l.running.Wait()
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.isClosed = true
 		for _, b := range l.inboxes {
-			b.hasUnsent.Signal()
 			if b.cursor != 0 {
-				b.node.Do(context.Background(), "DLOCK.GRANTS", b.name, b.cursor, "TTL", 0)
+				b.node.Do(ctx, "DLOCK.GRANTS", b.name, b.cursor, "TTL", 0)
 			}
 		}
 		_ = l.requests.Close()
-		done <- nil
-	}()
-	return await(ctx, done)
+		return nil
+	})
 }
 
-// await waits for the end of an action, which goes on if ctx is done before.
-func await(ctx context.Context, done <-chan error) error {
+// work runs actions until Close.
+func (l *Locker) work() {
+	for {
+		select {
+		case action := <-l.actions:
+			action()
+		case <-l.closing.Done():
+			return
+		}
+	}
+}
+
+// run has an action run in the background: if possible by the goroutine that is kept, whose stack has grown already.
+func (l *Locker) run(action func()) {
+	select {
+	case l.actions <- action:
+	default:
+		go action()
+	}
+}
+
+// await waits for an action, which goes on if ctx is done before, or it is late.
+func (l *Locker) await(ctx context.Context, late <-chan time.Time, action func() error) error {
+	done, err := make(chan error, 1), context.DeadlineExceeded
+	l.run(func() { done <- action() })
 	select {
 	case err := <-done:
 		return err
 	case <-ctx.Done():
-		return fmt.Errorf("dlock: not confirmed by the server yet: %w", ctx.Err())
+		err = ctx.Err()
+	case <-late:
 	}
+	return fmt.Errorf("dlock: not confirmed by the server yet: %w", err)
 }
 
 // randomName returns 128 random bits.
