@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import Any, Callable, Optional
+from typing import TYPE_CHECKING, Any, Callable, Optional
 
 from ._core import close_core_of, core_of
-from ._hold import BaseLocks, Hold, Key, Options, Stage
+from ._hold import Hold, Key, Options, Stage, Timeout
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 class Held(Hold):
@@ -23,8 +26,11 @@ class Held(Hold):
     release = Hold._release
     extend = Hold._extend
     query = Hold._query
-    __aenter__ = Hold._enter
     __aexit__ = Hold._exit
+
+    async def __aenter__(self) -> Held:
+        await self._enter()
+        return self
 
     def tell_lost(self) -> None:
         if "on_lost" in self.options:
@@ -34,7 +40,10 @@ class Held(Hold):
     async def _perform(self, stage: Stage, timeout: Optional[float] = None) -> None:
         done = self._loop.create_future()
         with self.core.lock:
-            self.core.begin(self, stage, lambda: self._call_soon(_wake, done)).submit(self)
+            link = self.core.begin(self, stage)
+            self.waiters.append(lambda: self._call_soon(_wake, done))
+        if not link.send_directly(self, None):
+            self.core.submit(self)
         await asyncio.wait([done], timeout=timeout) if timeout else await done
         if self.error is not None:
             raise self.error
@@ -50,10 +59,31 @@ def _wake(done: asyncio.Future[None]) -> None:
         done.set_result(None)
 
 
-class Locks(BaseLocks[Held]):
-    held_class = Held
-    acquire = BaseLocks[Held]._acquire
-    try_acquire = BaseLocks[Held]._try_acquire
+class Locks:
+    """As `dlock.Locks`, for the clients of `redis.asyncio`."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    def lock(self, key: Key, **options: Unpack[Options]) -> Held:
+        """A lock for one `async with` block, at whose end it raises Lost if it was lost meanwhile.
+
+        A loss does not cancel the task: wait for `held.lost` beside the work, or write with `held.query`.
+        """
+        return Held(self._client, key, options)
+
+    async def acquire(self, key: Key, **options: Unpack[Options]) -> Held:
+        """Waits for the lock in the server's queue. Raises Timeout."""
+        held = self.lock(key, **options)
+        await held.acquire()
+        return held
+
+    async def try_acquire(self, key: Key, **options: Unpack[Options]) -> Optional[Held]:
+        """Acquires the lock if it is free, otherwise returns None."""
+        options["timeout"] = 0
+        with contextlib.suppress(Timeout):
+            return await self.acquire(key, **options)
+        return None
 
     async def close(self) -> None:
         """Ends connections and threads. Release all locks first: no lease is renewed any more."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from typing import Any, Callable, List, Optional, Sequence, Tuple
+from typing import Any, List, Optional, Sequence, Tuple
 
 import redis
 from redis.backoff import NoBackoff
@@ -14,6 +13,8 @@ from redis.sentinel import Sentinel
 
 Address = Tuple[str, int]
 
+#: No reply arrived. The server may have carried out the request.
+NO_REPLY = (redis.ConnectionError, redis.TimeoutError, OSError)
 _SETTINGS = frozenset(
     "host port path db username password credential_provider client_name"
     " socket_keepalive socket_keepalive_options socket_type".split()
@@ -71,47 +72,27 @@ class Dialer:
         return redis.ConnectionPool(connection_class=self._class, socket_timeout=timeout, **self._settings)
 
 
-class Wire:
-    """A connection that is opened when something is to be sent, again after any exception."""
+def send(connection: Connection, commands: Sequence[Sequence[Any]]) -> None:
+    connection.send_packed_command(connection.pack_commands(commands), check_health=False)
 
-    connection: Optional[Connection] = None
 
-    def __init__(self, connect: Callable[[], Connection]) -> None:
-        self._connect = connect
-        #: If several threads use it, one that has this lock.
-        self.turn = threading.Lock()
+def read(connection: Connection, count: int, within: float = 3600.0) -> List[Any]:
+    """As many replies, some of which may be errors. After any exception the connection is to be closed."""
+    if count and within < (connection.socket_timeout or 0) and not connection.can_read(timeout=max(0, within)):
+        raise redis.TimeoutError("no reply in time")
+    return [_reply(connection) for _ in range(count)]
 
-    def open(self) -> Connection:
-        self.connection = self.connection or self._connect()
-        return self.connection
 
-    def exchange(self, commands: Sequence[Sequence[Any]], within: float = 3600.0) -> List[Any]:
-        """The replies to these commands, some of which may be errors."""
-        # Taken out, so that also an interrupted cleanup leaves none here with replies to earlier commands.
-        connection, self.connection = self.open(), None
-        try:
-            connection.send_packed_command(connection.pack_commands(commands), check_health=False)
-            is_short = within < (connection.socket_timeout or 0)
-            if commands and is_short and not connection.can_read(timeout=max(0, within)):
-                raise redis.TimeoutError("no reply in time")
-            replies = [self._read(connection) for _ in commands]
-        except BaseException:
-            connection.disconnect()
-            raise
-        self.connection = connection
-        return replies
+def _reply(connection: Connection) -> Any:
+    try:
+        return connection.read_response()
+    except ResponseError as error:
+        return error
 
-    @staticmethod
-    def _read(connection: Connection) -> Any:
-        try:
-            return connection.read_response()
-        except ResponseError as error:
-            return error
 
-    def close(self) -> None:
-        if self.connection is not None:
-            self.connection.disconnect()
-            self.connection = None
+def call(connection: Connection, command: Sequence[Any]) -> Any:
+    send(connection, [command])
+    return read(connection, 1)[0]
 
 
 def word_of(reply: Any) -> str:

@@ -11,15 +11,14 @@ import sys
 import threading
 import time
 import weakref
-from collections import OrderedDict
 from math import inf
 from typing import Any, Callable, Dict, List, Optional
 
 from redis.crc import key_slot
 from redis.exceptions import LockError, ResponseError
 
-from ._connect import Dialer, word_of
-from ._hold import Hold, Stage, clock
+from ._connect import Address, Dialer, word_of
+from ._hold import Hold, Stage, clock, named
 from ._link import Link
 
 _LOST = {
@@ -38,7 +37,7 @@ class Core:
     """Knows each acquisition until its last reply. Without a reply, the same request is sent again."""
 
     TRANSIENT = frozenset(
-        "TRYAGAIN CLUSTERDOWN READONLY MASTERDOWN LOADING UNBLOCKED NOREPLICAS MISCONF OOM BUSY".split()
+        "MOVED ASK TRYAGAIN CLUSTERDOWN READONLY MASTERDOWN LOADING UNBLOCKED NOREPLICAS MISCONF OOM BUSY".split()
     )
 
     def __init__(self, client: Any) -> None:
@@ -55,8 +54,8 @@ class Core:
         self.lock = threading.RLock()
         self.table = {}
         self.is_stopped = self.has_connected = False
-        #: The first one is asked for a slot that is not known yet.
-        self.links = OrderedDict((node, Link(self, node)) for node in self.dialer.nodes)
+        self.nodes = list(self.dialer.nodes)
+        self.links: Dict[Optional[Address], Link] = {}
         self.slots: Dict[int, Link] = {}
         #: The thread that watches the time, and when it looks at it.
         self.timer: Optional[threading.Thread] = None
@@ -81,7 +80,7 @@ class Core:
 
     # Operations of callers.
 
-    def begin(self, hold: Hold, stage: Stage, wake: Callable[[], None]) -> Link:
+    def begin(self, hold: Hold, stage: Stage) -> Link:
         """Begins an operation: WAITING to acquire, HELD to extend, RELEASING to release. It is not sent yet."""
         with self.lock:
             if self.is_stopped:
@@ -92,15 +91,16 @@ class Core:
                 raise hold.lost_error()
             # Before it is sent, because the answer may overtake the reply.
             self.table[hold.number], hold.link = hold, self.route(hold)
-            hold.stage, hold.error = stage, None
-            hold.waiters.append(wake)
+            hold.stage, hold.is_pending, hold.error = stage, True, None
             return hold.link
 
     def enlist(self, hold: Hold) -> None:
         """Gives it a name of this process, once: a second acquisition could not be told from a retry of the first."""
         with self.lock:
             if hold.number:
-                raise hold.new_error(LockError, "is acquired once only: make one for each acquisition")
+                raise named(
+                    LockError(f"the lock {hold.name} is acquired once only: make one for each acquisition"), hold.name
+                )
             hold.number = next(self.numbers)
             hold.owner = f"{hold.token}{self.name}:{hold.number}"
 
@@ -129,17 +129,8 @@ class Core:
         while clock() < end and any(hold.stage in ending for hold in list(self.table.values())):
             time.sleep(0.002)
 
-    def withdraw(self) -> None:
-        """Ends all that waits. It is given back, because the server may grant it until it knows."""
-        with self.lock:
-            for hold in list(self.table.values()):
-                if hold.stage is Stage.WAITING:
-                    hold.why_lost = _CLOSED
-                    self._finish(hold, hold.lost_error())
-                    self._give_back(hold)
-
     def stop(self) -> None:
-        """Has the threads end, and with them connections and inboxes."""
+        """Has the threads end, and the connections with them."""
         with self.lock:
             self.is_stopped = True
             for hold in list(self.table.values()):
@@ -149,27 +140,25 @@ class Core:
                     hold.tell_lost()
             self.wake.notify()
             for link in self.links.values():
-                link.outbox.put(None)
+                link.close()
 
     # Routes.
 
     def route(self, hold: Hold) -> Link:
-        return hold.asks or self.slots.get(key_slot(hold.raw_key)) or next(iter(self.links.values()))
+        slot = key_slot(hold.raw_key) if self.dialer.is_cluster else 0
+        return hold.asks or self.slots.get(slot) or self._link(self.nodes[0])
 
-    def _redirect(self, hold: Hold, error: str) -> None:
-        word, slot, address = error.split(" ")
-        host, _, port = address.rpartition(":")
-        node = host or hold.link.host, int(port)
-        other = self.links[node] = self.links.get(node) or Link(self, node)
-        if word == "ASK":
-            hold.asks = other
-        else:
-            self.slots[int(slot)] = other
+    def _link(self, node: Optional[Address]) -> Link:
+        if node not in self.links:
+            self.links[node] = Link(self, node)
+            self.nodes += [] if node in self.nodes else [node]
+        return self.links[node]
 
     def on_unreachable(self, link: Link) -> None:
         """Another node may know who has its slots now."""
         self.slots = {slot: other for slot, other in self.slots.items() if other is not link}
-        self.links.move_to_end(link.node)
+        if self.nodes[0] == link.node:
+            self.nodes.append(self.nodes.pop(0))
 
     def on_connected(self, link: Link) -> None:
         """Leases are renewed at once: how long the server was away is not known."""
@@ -190,16 +179,31 @@ class Core:
             hold.may_be_released = True
         self._retry(hold, error)
 
-    def on_reply(self, hold: Hold, reply: Any, sent_at: float) -> None:
+    def on_reply(self, hold: Hold, reply: Any, sent_at: float, link: Link, inbox: str = "") -> None:
         word, stage = word_of(reply), hold.stage
-        if word in ("MOVED", "ASK"):
-            if self.dialer.is_cluster:
-                self._redirect(hold, str(reply))
-                return self._retry(hold, reply)
-            reply = ResponseError(f"{reply}: this server is a node of a cluster: use a client for clusters")
+        is_elsewhere = word in ("MOVED", "ASK")
+        if is_elsewhere and self.dialer.is_cluster:
+            _, slot, address = str(reply).split(" ")
+            host, _, port = address.rpartition(":")
+            other = self._link((host or link.host, int(port)))
+            if word == "ASK":
+                hold.asks = other
+            else:
+                self.slots[int(slot)] = other
+        elif is_elsewhere:
+            word, reply = (
+                "ERR",
+                ResponseError(f"{reply}: this server is a node of a cluster: use a client for clusters"),
+            )
+        elif word == "READONLY":
+            # Sentinels may know of another server.
+            link.is_stale = True
+            self.on_unreachable(link)
         if word == "NOINBOX" and stage is Stage.WAITING:
-            hold.link.open_inbox()
-        elif word in self.TRANSIENT and (stage is not Stage.WAITING or hold.waits):
+            link.want_inbox(inbox)
+            if link.is_open:
+                link.submit(hold)
+        elif word in self.TRANSIENT and (stage is not Stage.WAITING or hold.waits or is_elsewhere):
             self._retry(hold, reply)
         elif stage is Stage.WAITING:
             self._on_acquire_reply(hold, reply, sent_at)
@@ -230,7 +234,7 @@ class Core:
             if word == b"granted":
                 self._on_acquire_reply(hold, [*rest[:3], waited_ms], since)
             elif word == b"error":
-                self.on_reply(hold, ResponseError(rest[0].decode()), since)
+                self.on_reply(hold, ResponseError(rest[0].decode()), since, hold.link)
             elif word in (b"timeout", b"withdrawn"):
                 self.submit(hold)
 
@@ -275,9 +279,10 @@ class Core:
 
     def _finish(self, hold: Hold, error: Optional[BaseException] = None) -> None:
         """Ends the operation of the caller."""
-        while hold.waiters:
-            hold.error = error
-            hold.waiters.pop()()
+        if hold.is_pending:
+            hold.is_pending, hold.error = False, error
+            while hold.waiters:
+                hold.waiters.pop()()
 
     def lose(self, hold: Hold, why: str) -> None:
         if hold.stage is Stage.HELD:
@@ -289,7 +294,7 @@ class Core:
     def fail(self, hold: Hold, error: Optional[BaseException]) -> None:
         """Ends an acquisition without the lock. A late copy of its request may still be queued."""
         self._finish(hold, error)
-        self._give_back(hold) if hold.has_copies and self.has_connected else self._over(hold)
+        self._give_back(hold) if hold.sends > 1 and self.has_connected else self._over(hold)
 
     def _unknown(self, number: int, key: Any, owner: str) -> Hold:
         """What nobody waits for."""
@@ -367,7 +372,6 @@ def core_of(client: Any) -> Core:
 def close_core_of(client: Any) -> None:
     core = _cores.pop(client, None)
     if core is not None:
-        core.withdraw()
         core.settle(3.0)
         core.stop()
 

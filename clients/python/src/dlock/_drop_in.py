@@ -3,41 +3,48 @@
 from __future__ import annotations
 
 import inspect
+import logging
 import threading
 from types import SimpleNamespace
 from typing import Any, Literal, Optional, Union
 
 import redis.asyncio.lock
-import redis.lock
 from redis.exceptions import LockError, ResponseError
 
 from . import _aio, _sync
-from ._hold import Options, Timeout
+from ._hold import Options, Timeout, named
 
 Seconds = Optional[float]
 
 
-class _Local(threading.local):
-    #: Also in threads that have acquired nothing.
-    token: Any = None
-
-
 class _Base:
-    """What the two locks of redis-py ask the server, as coroutines. Their token is the native lock."""
+    """The lock of redis-py, as coroutines. `sleep` is ignored, because the server queues."""
 
-    local: Any
+    held_class: Any
 
-    def register_scripts(self: Any) -> None:
-        """The last step of the constructor. There are none."""
-        self.local = _Local() if self.thread_local else SimpleNamespace(token=None)
+    def __init__(
+        self,
+        redis: Any,
+        name: str,
+        timeout: Seconds = None,
+        sleep: float = 0.1,
+        blocking: bool = True,
+        blocking_timeout: Seconds = None,
+        thread_local: bool = True,
+        raise_on_release_error: bool = True,
+    ) -> None:
+        self.redis, self.name, self.timeout = redis, name, timeout
+        self.blocking, self.blocking_timeout = blocking, blocking_timeout
+        self.raise_on_release_error = raise_on_release_error
+        self._local: Any = threading.local() if thread_local else SimpleNamespace()
 
     @property
-    def held(self: Any) -> Any:
+    def held(self) -> Any:
         """The native lock with its fence, if this object (by default: in this thread) has acquired it."""
-        return self.local.token
+        return getattr(self._local, "held", None)
 
     async def _acquire(
-        self: Any,
+        self,
         blocking: Optional[bool] = None,
         blocking_timeout: Seconds = None,
         token: Union[str, bytes, None] = None,
@@ -55,57 +62,80 @@ class _Base:
             return False
         except ResponseError as error:
             if str(error).startswith("WRONGTYPE"):
-                raise held.new_error(LockError, "is a key that holds no lock of DLOCK") from error
+                raise named(LockError(f"the key {self.name} holds no lock of DLOCK"), self.name) from error
             raise
-        self.local.token = held
+        self._local.held = held
         return True
 
-    def do_release(self, expected_token: Any) -> Any:
-        return expected_token.release()
+    def _get(self, purpose: str) -> Any:
+        if self.held is None:
+            raise named(LockError(f"Cannot {purpose} a lock that's not owned or is already unlocked."), self.name)
+        if purpose != "release" and not self.timeout:
+            raise named(LockError(f"Cannot {purpose} a lock with no timeout"), self.name)
+        return self.held
 
-    async def _extend(self: Any, additional_time: float, replace_ttl: bool) -> Literal[True]:
+    async def _release(self) -> None:
+        held, self._local.held = self._get("release"), None
+        await held._release()
+
+    async def _extend(self, additional_time: float, replace_ttl: bool = False) -> Literal[True]:
         """Adds time to the lease. Unlike that of redis-py, `replace_ttl` does not shorten it."""
-        await self.held._extend(additional_time + (0 if replace_ttl else self.held.remaining()))
+        held = self._get("extend")
+        await held._extend(additional_time + (0 if replace_ttl else held.remaining()))
         return True
 
-    def do_reacquire(self: Any) -> Any:
-        return self.do_extend(self.timeout, replace_ttl=True)
+    async def _reacquire(self) -> Literal[True]:
+        await self._get("reacquire")._extend(self.timeout)
+        return True
 
-    async def _locked(self: Any) -> bool:
+    async def _locked(self) -> bool:
         return await self._owner() is not None
 
-    async def _owned(self: Any) -> bool:
+    async def _owned(self) -> bool:
         return self.held is not None and await self._owner() == self.held.owner
 
-    async def _owner(self: Any) -> Optional[str]:
+    async def _owner(self) -> Optional[str]:
         owner = self.redis.execute_command("DLOCK.OWNER", self.name)
         owner = await owner if inspect.isawaitable(owner) else owner
         return owner.decode() if isinstance(owner, bytes) else owner
 
+    async def _enter(self) -> Any:
+        if await self._acquire():
+            return self
+        raise named(LockError("Unable to acquire lock within the time specified"), self.name)
 
-class Lock(_Base, redis.lock.Lock):
-    """`sleep` is ignored, because the server queues."""
+    async def _exit(self, *_: Any) -> None:
+        try:
+            await self._release()
+        except LockError:
+            if self.raise_on_release_error:
+                raise
+            logging.getLogger("dlock").warning("the lock %s was lost before its release", self.name)
 
+
+class Lock(_Base):
     held_class = _sync.Held
-    do_extend = _sync.blocking(_Base._extend)
+    release = _sync.blocking(_Base._release)
+    extend = _sync.blocking(_Base._extend)
+    reacquire = _sync.blocking(_Base._reacquire)
     locked = _sync.blocking(_Base._locked)
     owned = _sync.blocking(_Base._owned)
+    __enter__ = _sync.blocking(_Base._enter)
+    __exit__ = _sync.blocking(_Base._exit)
 
     def acquire(self, sleep: Seconds = None, *arguments: Any, **options: Any) -> bool:
         return _sync.blocking(self._acquire)(*arguments, **options)
 
 
-class AsyncLock(_Base, redis.asyncio.lock.Lock):
-    """`sleep` is ignored, because the server queues."""
+class AsyncLock(_Base, redis.asyncio.lock.Lock):  # type: ignore[misc]
+    """A subclass of the other, because redis-py declares that `lock_class` is one."""
 
     held_class = _aio.Held
     acquire = _Base._acquire
-
-    async def release(self) -> None:
-        """Forgets the lock at first, unlike redis-py 8.1: before the reply, another task may have acquired it."""
-        held, self.local.token = self.held, None
-        await (self.do_release(held) if held else super().release())
-
-    do_extend = _Base._extend
+    release = _Base._release
+    extend = _Base._extend
+    reacquire = _Base._reacquire
     locked = _Base._locked
     owned = _Base._owned
+    __aenter__ = _Base._enter
+    __aexit__ = _Base._exit

@@ -1,21 +1,18 @@
-"""What is known of an acquisition, what is sent for it next, and the facade that makes one."""
+"""What is known of an acquisition, and what is sent for it next."""
 
 from __future__ import annotations
 
-import contextlib
 import enum
 import inspect
 import itertools
 import time
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any, Callable, Generic, List, Optional, Tuple, Type, TypedDict, TypeVar, Union
+from typing import TYPE_CHECKING, Any, Callable, List, Optional, Tuple, TypedDict, TypeVar, Union
 
 from redis.exceptions import LockError, LockNotOwnedError, RedisError, ResponseError
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
     from ._core import Core
     from ._link import Link
 
@@ -28,8 +25,13 @@ else:
     clock = time.monotonic
 
 
-Error = TypeVar("Error", bound=LockError)
-AnyHold = TypeVar("AnyHold", bound="Hold")
+Named = TypeVar("Named", bound=LockError)
+
+
+def named(error: Named, key: str) -> Named:
+    """The error with the name of its lock, which redis-py before 5.1 does not take."""
+    error.lock_name = key
+    return error
 
 
 class Lost(LockNotOwnedError):
@@ -67,12 +69,13 @@ class Hold:
     #: The request id. What was granted too late is asked for again with a new one. 0 before the acquisition.
     number = 0
     owner = ""
-    fence = failures = 0
+    fence = sends = failures = 0
     #: Until when the lease lasts at least, or it is tried to give it back; and when something is to be sent.
     deadline = due_at = inf
     #: Copies of ACQUIRE or RELEASE may have arrived, although no reply did.
     has_copies = may_be_released = False
-    #: The outcome of the last operation of a caller, and why it takes time.
+    #: Whether the caller waits for an operation, its outcome, and why it takes time.
+    is_pending = False
     error: Optional[BaseException] = None
     trouble: Optional[BaseException] = None
     why_lost = "it was released"
@@ -88,7 +91,6 @@ class Hold:
         self.lease_ms = max(1, round(options.get("lease", 30.0) * 1000))
         self.timeout = options.get("timeout")
         self.waits = self.timeout is None or self.timeout > 0
-        #: They wake the callers that wait for an operation.
         self.waiters: List[Callable[[], None]] = []
         self._entries = itertools.count()
 
@@ -101,14 +103,8 @@ class Hold:
         """For how many more seconds the lock is certainly held without a renewal."""
         return max(0.0, self.deadline - clock()) if self.stage is Stage.HELD else 0.0
 
-    def new_error(self, kind: Type[Error], what: str) -> Error:
-        error = kind(f"the lock {self.name} {what}")
-        # redis-py before 5.1 does not take it as an argument.
-        error.lock_name = self.name
-        return error
-
     def lost_error(self) -> Lost:
-        return self.new_error(Lost, f"is lost: {self.why_lost}")
+        return named(Lost(f"the lock {self.name} is lost: {self.why_lost}"), self.name)
 
     @property
     def name(self) -> str:
@@ -138,8 +134,8 @@ class Hold:
         try:
             await self._perform(Stage.WAITING, self.timeout if self.waits else None)
             if not self.fence:
-                why = self.trouble or "others hold it"
-                raise self.new_error(Timeout, f"was not granted within {self.timeout} s: {why}")
+                why = f"within {self.timeout} s: {self.trouble or 'others hold it'}"
+                raise named(Timeout(f"the lock {self.name} was not granted {why}"), self.name)
         except BaseException:
             self.core.abandon(self)
             raise
@@ -176,13 +172,13 @@ class Hold:
             self.core.on_query_error(self, error)
             raise
 
-    async def _enter(self: AnyHold) -> AnyHold:
+    async def _enter(self) -> Any:
         if not self.number:
             await self._acquire()
         elif not self.is_held:
             raise self.lost_error()
         if next(self._entries):
-            raise self.new_error(LockError, "is entered once only: make one for each block")
+            raise named(LockError(f"the lock {self.name} is entered once only: make one for each block"), self.name)
         return self
 
     async def _exit(self, _kind: Any, error: Optional[BaseException], _traceback: Any) -> None:
@@ -192,35 +188,3 @@ class Hold:
             # An exception of the block matters more.
             if error is None:
                 raise
-
-
-class BaseLocks(Generic[AnyHold]):
-    """The locks of the server, or cluster, that a client of redis-py connects to.
-
-    All of one client share two connections to each server, however many threads and tasks wait.
-    """
-
-    held_class: Callable[[Any, Key, Options], AnyHold]
-
-    def __init__(self, client: Any) -> None:
-        self._client = client
-
-    def lock(self, key: Key, **options: Unpack[Options]) -> AnyHold:
-        """A lock for one `with` block, with asyncio `async with`. At its end it raises Lost if it was lost meanwhile.
-
-        A loss does not end the block: see `held.lost` during the work, or write with `held.query`.
-        """
-        return self.held_class(self._client, key, options)
-
-    async def _acquire(self, key: Key, **options: Unpack[Options]) -> AnyHold:
-        """Waits for the lock in the server's queue. Raises Timeout."""
-        held = self.lock(key, **options)
-        await held._acquire()
-        return held
-
-    async def _try_acquire(self, key: Key, **options: Unpack[Options]) -> Optional[AnyHold]:
-        """Acquires the lock if it is free, otherwise returns None."""
-        options["timeout"] = 0
-        with contextlib.suppress(Timeout):
-            return await self._acquire(key, **options)
-        return None
