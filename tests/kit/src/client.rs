@@ -163,9 +163,11 @@ impl Client {
         self.ask(&format!("EXISTS {key}"))
     }
 
-    /// Waits until one replica has everything that this connection wrote.
+    /// Waits until one replica has everything that was written before.
     #[track_caller]
     pub fn sync(&mut self) {
+        // WAIT is about what was written before the last command of this connection: without one, about nothing.
+        self.ask::<String>("PING");
         let replicas: i64 = self.ask(&format!("WAIT 1 {SYNC_TIMEOUT_MS}"));
         assert!(replicas >= 1, "no replica confirmed within {SYNC_TIMEOUT_MS} ms");
     }
