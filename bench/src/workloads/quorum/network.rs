@@ -98,8 +98,8 @@ impl Network {
             for command in ["dlock.acquire", "dlock.extend", "dlock.release"] {
                 sum.commands += connection.command_stat(command, "calls")?;
             }
-            sum.raises += connection.command_stat("dlock.extend", "calls")?;
-            sum.raises -= connection.command_stat("dlock.extend", "failed_calls")?;
+            let [calls, failed] = connection.command_stats("dlock.extend", ["calls", "failed_calls"])?;
+            sum.raises += calls - failed;
         }
         Ok(sum)
     }
