@@ -208,7 +208,7 @@ fn lock_that_is_refused_while_it_is_free_is_detected() {
 }
 
 #[test]
-fn write_that_guard_let_pass_or_dropped_is_detected() {
+fn late_write_that_guard_lets_pass_is_detected() {
     let mut history = run_without_violations("cluster-resharding-guarded");
     let mut writes = history.ops.iter_mut().filter(|op| op.is_refused_push());
     let refused = writes.next().expect("some late write was refused");
