@@ -173,9 +173,6 @@ class Link:
 
     def _receive(self, sent: _Sent, within: float) -> None:
         replies = read(sent.connection, len(sent.commands), within)
-        if self.reader is not None and threading.current_thread() is not self.sender:
-            # The grant of another thread arrives together with the reply to a release, and gets the GIL first.
-            time.sleep(0)
         replies = [reply for command, reply in zip(sent.commands, replies) if command is not _ASKING]
         core = self.core
         with core.lock:
@@ -234,9 +231,6 @@ class Link:
                     self.submit(*self.waiting())
                 for answer in answers:
                     core.on_answer(answer, sent_at, waited_ms)
-            if answers:
-                # Threads that were granted a lock get the GIL first.
-                time.sleep(0)
             sent_at = pause = 0.0
         if connection is not None:
             with contextlib.suppress(*NO_REPLY):
