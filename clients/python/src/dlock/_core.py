@@ -142,12 +142,6 @@ class Core:
             for link in self.links.values():
                 link.close()
 
-    def join(self, within: float) -> None:
-        """After stop: waits until the servers have withdrawn what waited."""
-        end = clock() + within
-        for link in self.links.values():
-            link.join(max(0.0, end - clock()))
-
     # Routes.
 
     def route(self, hold: Hold) -> Link:
@@ -380,7 +374,6 @@ def close_core_of(client: Any) -> None:
     if core is not None:
         core.settle(3.0)
         core.stop()
-        core.join(3.0)
 
 
 def _for_each_core(do: Callable[[Core], None]) -> None:

@@ -85,10 +85,6 @@ class Link:
         self.outbox.put(None)
         self.sender = self.sender or self.core.spawn(self._send_all)
 
-    def join(self, within: float) -> None:
-        if self.sender is not None:
-            self.sender.join(within)
-
     def _send_all(self) -> None:
         while (holds := self.outbox.get()) is not None:
             idle, taken = self._wait_for_connection()
