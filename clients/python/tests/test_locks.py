@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import threading
 import time
@@ -245,6 +246,51 @@ def test_close_ends_waiting_and_held_locks(client: redis.Redis, other: dlock.Loc
     with pytest.raises(dlock.Lost, match="closed"):
         held.release()
     eventually(lambda: owner(client, key + ":held") is None)
+
+
+def test_close_after_lost_connection_withdraws_what_waits(
+    client: redis.Redis, other: dlock.Locks, dlock_server: DlockServer, key: str
+) -> None:
+    named = dlock_server.client(client_name="closing")
+    locks = dlock.Locks(named)
+
+    def wait() -> None:
+        with contextlib.suppress(dlock.Lost):
+            locks.acquire(key)
+
+    thread = threading.Thread(target=wait)
+    with other.lock(key):
+        thread.start()
+        eventually(lambda: waiters(client, key) == 1)
+        for connection in client.client_list():
+            if connection["name"] == "closing" and connection["cmd"] != "dlock.grants":
+                client.client_kill(connection["addr"])
+        locks.close()
+        assert waiters(client, key) == 0
+    thread.join()
+
+
+def test_close_while_lock_is_granted_leaves_it_free_or_held_by_its_caller(
+    client: redis.Redis, other: dlock.Locks, dlock_server: DlockServer, key: str
+) -> None:
+    def wait(locks: dlock.Locks, contended: str, granted: List[dlock.Held]) -> None:
+        with contextlib.suppress(dlock.Lost):
+            granted.append(locks.acquire(contended))
+
+    for attempt in range(20):
+        locks, contended = dlock.Locks(dlock_server.client()), f"{key}:{attempt}"
+        granted: List[dlock.Held] = []
+        thread = threading.Thread(target=wait, args=(locks, contended, granted))
+        held = other.acquire(contended)
+        thread.start()
+        eventually(lambda contended=contended: waiters(client, contended) == 1)  # type: ignore[misc]
+        release = threading.Thread(target=held.release)
+        release.start()
+        time.sleep(attempt * 0.00005)
+        locks.close()
+        release.join()
+        thread.join()
+        assert granted or owner(client, contended) is None
 
 
 def _connections(client: redis.Redis, name: str) -> int:

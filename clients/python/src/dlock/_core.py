@@ -129,6 +129,15 @@ class Core:
         while clock() < end and any(hold.stage in ending for hold in list(self.table.values())):
             time.sleep(0.002)
 
+    def withdraw(self) -> None:
+        """Ends the acquisitions that wait. A lock that is granted meanwhile is released."""
+        with self.lock:
+            for hold in list(self.table.values()):
+                if hold.stage is Stage.WAITING:
+                    hold.why_lost = _CLOSED
+                    self._finish(hold, hold.lost_error())
+                    self._give_back(hold) if self.has_connected else self._over(hold)
+
     def stop(self) -> None:
         """Has the threads end, and the connections with them."""
         with self.lock:
@@ -372,8 +381,11 @@ def core_of(client: Any) -> Core:
 def close_core_of(client: Any) -> None:
     core = _cores.pop(client, None)
     if core is not None:
-        core.settle(3.0)
-        core.stop()
+        try:
+            core.withdraw()
+            core.settle(3.0)
+        finally:
+            core.stop()
 
 
 def _for_each_core(do: Callable[[Core], None]) -> None:
