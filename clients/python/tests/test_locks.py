@@ -273,24 +273,26 @@ def test_close_after_lost_connection_withdraws_what_waits(
 def test_close_while_lock_is_granted_leaves_it_free_or_held_by_its_caller(
     client: redis.Redis, other: dlock.Locks, dlock_server: DlockServer, key: str
 ) -> None:
-    def wait(locks: dlock.Locks, contended: str, granted: List[dlock.Held]) -> None:
-        with contextlib.suppress(dlock.Lost):
-            granted.append(locks.acquire(contended))
+    def close_around_grant(contended: str, pause: float) -> None:
+        locks, granted = dlock.Locks(dlock_server.client()), []
+
+        def wait() -> None:
+            with contextlib.suppress(dlock.Lost):
+                granted.append(locks.acquire(contended))
+
+        held = other.acquire(contended)
+        threads = [threading.Thread(target=wait), threading.Thread(target=held.release)]
+        threads[0].start()
+        eventually(lambda: waiters(client, contended) == 1)
+        threads[1].start()
+        time.sleep(pause)
+        locks.close()
+        for thread in threads:
+            thread.join()
+        assert granted or owner(client, contended) is None
 
     for attempt in range(20):
-        locks, contended = dlock.Locks(dlock_server.client()), f"{key}:{attempt}"
-        granted: List[dlock.Held] = []
-        thread = threading.Thread(target=wait, args=(locks, contended, granted))
-        held = other.acquire(contended)
-        thread.start()
-        eventually(lambda contended=contended: waiters(client, contended) == 1)  # type: ignore[misc]
-        release = threading.Thread(target=held.release)
-        release.start()
-        time.sleep(attempt * 0.00005)
-        locks.close()
-        release.join()
-        thread.join()
-        assert granted or owner(client, contended) is None
+        close_around_grant(f"{key}:{attempt}", attempt * 0.00005)
 
 
 def _connections(client: redis.Redis, name: str) -> int:

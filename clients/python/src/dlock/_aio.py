@@ -86,5 +86,5 @@ class Locks:
         return None
 
     async def close(self) -> None:
-        """Ends connections and threads. Release all locks first: no lease is renewed any more."""
+        """Ends what waits, connections and threads. Release all locks first: no lease is renewed any more."""
         await asyncio.get_running_loop().run_in_executor(None, close_core_of, self._client)

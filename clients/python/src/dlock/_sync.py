@@ -101,7 +101,7 @@ class Locks:
         return None
 
     def close(self) -> None:
-        """Ends connections and threads. Release all locks first: no lease is renewed any more."""
+        """Ends what waits, connections and threads. Release all locks first: no lease is renewed any more."""
         close_core_of(self._client)
 
 
