@@ -3,7 +3,7 @@
 use std::net::TcpListener;
 
 use crate::support::{ms, soon, until};
-use dlock_testkit::{Cluster, Server};
+use dlock_testkit::Cluster;
 use redis::cluster::ClusterClient;
 use redis_dlock_client::{Error, Locks};
 
@@ -86,14 +86,13 @@ async fn moved_lock_is_rejected_for_single_node_address() {
 #[tokio::test]
 async fn waiter_follows_cluster_failover() {
     let mut cluster = Cluster::start(3);
-    add_replica(&mut cluster).await;
+    let mut replica = cluster.add_replica(0);
     let locks = locks_of(&cluster, 1);
     let key = cluster.key_on(0, "door");
     // From now on the client knows who serves the slot.
     wait_for_lock(&locks, &cluster, 0, &key).await;
     cluster.client(0).sync();
     cluster.nodes[0].kill();
-    let mut replica = cluster.client(3);
     until("the new primary", || {
         replica.call(&format!("DLOCK.OWNER {key}")).is_ok()
     })
@@ -104,25 +103,4 @@ async fn waiter_follows_cluster_failover() {
     .await;
     replica.release(&format!("{key} alice"));
     wait_for_lock(&locks, &cluster, 3, &key).await;
-}
-
-/// A fourth node, as a replica of the first one.
-async fn add_replica(cluster: &mut Cluster) {
-    cluster.nodes.push(Server::cluster_node());
-    cluster.introduce(3);
-    let (primary, mut replica) = (cluster.id(0), cluster.client(3));
-    until("the primary to be known", || {
-        replica.call(&format!("CLUSTER REPLICATE {primary}")).is_ok()
-    })
-    .await;
-    cluster.nodes[3].wait_until_linked();
-    for n in 0..3 {
-        let mut client = cluster.client(n);
-        until("the replica to be known", || {
-            !client
-                .ask::<Vec<String>>(&format!("CLUSTER REPLICAS {primary}"))
-                .is_empty()
-        })
-        .await;
-    }
 }

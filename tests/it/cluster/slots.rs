@@ -1,6 +1,6 @@
 //! Locks in a cluster: slots of other nodes, and slots that move.
 
-use dlock_testkit::{Client, Server, pause, wait_for};
+use dlock_testkit::{Client, MEET_INTERVAL, Server, every, pause, wait_for};
 
 use crate::fixtures::wait_for_promotion;
 
@@ -13,9 +13,11 @@ fn own_all_slots(client: &mut Client) {
 }
 
 fn wait_until_served(client: &mut Client) {
-    wait_for("a cluster that serves all slots", || {
-        client.ask::<String>("CLUSTER INFO").contains("cluster_state:ok")
-    });
+    wait_for("a cluster that serves all slots", || is_served(client));
+}
+
+fn is_served(client: &mut Client) -> bool {
+    client.ask::<String>("CLUSTER INFO").contains("cluster_state:ok")
 }
 
 fn id(client: &mut Client) -> String {
@@ -28,8 +30,13 @@ fn two_nodes() -> (Server, Server) {
     let (mut one, mut two) = (first.client(), second.client());
     own_all_slots(&mut one);
     let bus = one.config("cluster-port");
-    two.ok(&format!("CLUSTER MEET 127.0.0.1 {} {bus}", first.port()));
-    wait_until_served(&mut two);
+    let mut is_due = every(MEET_INTERVAL);
+    wait_for("two nodes that know each other", || {
+        if is_due() {
+            two.ok(&format!("CLUSTER MEET 127.0.0.1 {} {bus}", first.port()));
+        }
+        is_served(&mut two) && one.ask::<String>("CLUSTER NODES").contains(&id(&mut two))
+    });
     (first, second)
 }
 

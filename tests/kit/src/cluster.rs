@@ -1,8 +1,15 @@
+use std::ops::Range;
+use std::time::Duration;
+
 use crate::client::Client;
 use crate::server::Server;
-use crate::wait::wait_for;
+use crate::wait::{every, wait_for};
 
 const SLOTS: u16 = 16_384;
+/// On a busy machine, nodes may not agree on a failover in time: the server gives it up after five seconds.
+const FAILOVER_INTERVAL: Duration = Duration::from_secs(7);
+/// On a busy machine, nodes may not reply to CLUSTER MEET in time: the server forgets them after the node timeout.
+pub const MEET_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Primaries that share all slots evenly.
 pub struct Cluster {
@@ -29,32 +36,39 @@ impl Cluster {
             client.ok(&format!("CLUSTER SET-CONFIG-EPOCH {}", n + 1));
         }
         let cluster = Self { nodes };
-        for n in 1..cluster.nodes.len() {
-            cluster.introduce(n);
-        }
-        for node in &cluster.nodes {
-            wait_until_served(&mut node.client(), count.into());
-        }
+        cluster.introduce(1..count.into(), "a cluster that serves all slots", || {
+            let mut nodes = cluster.nodes.iter();
+            nodes.all(|node| serves_all_slots(&mut node.client(), count.into()))
+        });
         cluster
     }
 
-    /// Makes a node known to the first one, and so to all.
-    pub fn introduce(&self, n: usize) {
+    /// Makes nodes known to the first one, and so to all, until that is seen.
+    #[track_caller]
+    fn introduce(&self, nodes: Range<usize>, what: &str, mut is_seen: impl FnMut() -> bool) {
         let first = &self.nodes[0];
         let bus = first.client().config("cluster-port");
-        self.client(n)
-            .ok(&format!("CLUSTER MEET 127.0.0.1 {} {bus}", first.port()));
+        let meet = format!("CLUSTER MEET 127.0.0.1 {} {bus}", first.port());
+        let mut is_due = every(MEET_INTERVAL);
+        wait_for(what, || {
+            if is_due() {
+                nodes.clone().for_each(|n| self.client(n).ok(&meet));
+            }
+            is_seen()
+        });
     }
 
     /// Adds a replica of a node, which all nodes know.
     pub fn add_replica(&mut self, of: usize) -> Client {
         self.nodes.push(Server::cluster_node());
         let n = self.nodes.len() - 1;
-        self.introduce(n);
         let (mut replica, primary) = (self.client(n), self.id(of));
-        wait_for("the primary to be known", || {
-            replica.call(&format!("CLUSTER REPLICATE {primary}")).is_ok()
+        let id = self.id(n);
+        self.introduce(n..n + 1, "the nodes to know each other", || {
+            let knows = |node: &Server, id: &str| node.client().ask::<String>("CLUSTER NODES").contains(id);
+            knows(&self.nodes[n], &primary) && self.nodes.iter().all(|node| knows(node, &id))
         });
+        replica.ok(&format!("CLUSTER REPLICATE {primary}"));
         self.nodes[n].wait_until_linked();
         for node in &self.nodes {
             let mut client = node.client();
@@ -69,13 +83,11 @@ impl Cluster {
 
     /// Makes a replica the primary of its slots.
     pub fn fail_over(&self, replica: &mut Client) {
-        // On a busy machine the nodes may not agree in time, and the server aborts after five seconds.
-        let mut polls = 0_u32;
+        let mut is_due = every(FAILOVER_INTERVAL);
         wait_for("the failover", || {
-            if polls.is_multiple_of(1_400) {
+            if is_due() {
                 let _ = replica.call("CLUSTER FAILOVER");
             }
-            polls += 1;
             replica.server_info("replication", "role") == "master"
         });
         let id: String = replica.ask("CLUSTER MYID");
@@ -127,13 +139,10 @@ impl Cluster {
     }
 }
 
-/// Waits until a node sees this many nodes and all slots served.
-#[track_caller]
-fn wait_until_served(client: &mut Client, nodes: usize) {
-    wait_for("a cluster that serves all slots", || {
-        let info: String = client.ask("CLUSTER INFO");
-        let links: String = client.ask("CLUSTER NODES");
-        let connected = links.lines().filter(|line| line.contains(" connected "));
-        info.contains("cluster_state:ok") && connected.count() == nodes && !links.contains("handshake")
-    });
+/// Whether a node sees this many nodes and all slots served.
+fn serves_all_slots(client: &mut Client, nodes: usize) -> bool {
+    let info: String = client.ask("CLUSTER INFO");
+    let links: String = client.ask("CLUSTER NODES");
+    let connected = links.lines().filter(|line| line.contains(" connected "));
+    info.contains("cluster_state:ok") && connected.count() == nodes && !links.contains("handshake")
 }

@@ -29,7 +29,7 @@ mod waiter;
 mod wall_clock;
 
 pub use client::{Client, Grant};
-pub use cluster::{Cluster, Move};
+pub use cluster::{Cluster, MEET_INTERVAL, Move};
 pub use connection::{Connection, packed};
 pub use events::Events;
 pub use inbox::{Answer, AnswerGrant, Delivery, Inbox, Outcome};
@@ -44,6 +44,6 @@ pub use rustix::process::Signal;
 pub use sentinel::Sentinel;
 pub use server::{Server, module_path, start, start_with};
 pub use skip::skip;
-pub use wait::{SLOW_MACHINE, assert_elapsed_at_most, pause, renewed, soon, until, wait_for};
+pub use wait::{SLOW_MACHINE, assert_elapsed_at_most, every, pause, renewed, soon, until, wait_for};
 pub use waiter::{Reply, Waiter, WaiterInfo};
 pub use wall_clock::WallClock;

@@ -49,6 +49,18 @@ pub fn renewed(left: impl Fn() -> Duration) -> impl FnMut() -> bool {
     }
 }
 
+/// Whether to act: true at the first call, and at the first after each interval.
+pub fn every(interval: Duration) -> impl FnMut() -> bool {
+    let mut next = Instant::now();
+    move || {
+        let is_due = Instant::now() >= next;
+        if is_due {
+            next = Instant::now() + interval;
+        }
+        is_due
+    }
+}
+
 /// Lets real time pass, for what must happen, or must not happen, by time alone.
 pub fn pause(ms: u64) {
     thread::sleep(Duration::from_millis(ms));

@@ -92,21 +92,12 @@ fn migrate(cluster: &Cluster, slot: Move, key: &str) {
 pub fn failovers(run: &mut ScenarioRun) -> Vec<History> {
     let mut cluster = Cluster::start(NODES);
     let grace = format!("CONFIG SET dlock.failover-grace-ms {LEASE_MS}");
-    cluster.nodes.push(Server::cluster_node());
     let (mut primary, mut replica) = (0, usize::from(NODES));
-    cluster.introduce(replica);
+    cluster.add_replica(primary);
     for n in [primary, replica] {
         cluster.nodes[n].add_config(&format!("dlock.failover-grace-ms {LEASE_MS}"));
         cluster.client(n).ok(&grace);
     }
-    let id = cluster.id(primary);
-    wait_for("a node that has joined the cluster", || {
-        cluster
-            .client(replica)
-            .call(&format!("CLUSTER REPLICATE {id}"))
-            .is_ok()
-    });
-    cluster.nodes[replica].wait_until_linked();
 
     let recorder = Recorder::default();
     let route = Route::to_cluster(cluster.nodes.iter().map(initial_term).collect());
