@@ -1,176 +1,147 @@
-//! The commands and their replies, for any connection of redis-rs.
+//! What is sent for a lock, and what the server replies.
 
 use std::collections::HashMap;
 use std::fmt;
 use std::io::Write;
+use std::num::NonZeroU64;
 use std::process;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use redis::{
-    Arg, Cmd, ConnectionLike, FromRedisValue, ParsingError, RedisWrite, ToRedisArgs, ToSingleRedisArg, Value,
-};
+use redis::{Arg, Cmd, FromRedisValue, ParsingError, RedisWrite, ToRedisArgs, ToSingleRedisArg, Value};
 
-use crate::clock::{BootInstant, safe_deadline};
 use crate::error::Error;
+use crate::hold::{Plan, random_bits};
 
-/// `DLOCK.ACQUIRE key owner lease-ms [SHARED | LIMIT n] [BLOCK timeout-ms] [REQID id]`
-///
-/// ```no_run
-/// # use std::time::Duration;
-/// use redis_dlock_client::{Acquire, Command, Release};
-///
-/// # fn main() -> Result<(), redis_dlock_client::Error> {
-/// let mut connection = redis::Client::open("redis://127.0.0.1/")?.get_connection()?;
-/// let request = Acquire::new("orders:42", "alice", Duration::from_secs(30)).limit(3).request_id("7f3a");
-/// if let Some(grant) = request.query(&mut connection)? {
-///     println!("fence {}", grant.fence);
-///     Release::new("orders:42", "alice").fence(grant.fence).query(&mut connection)?;
-/// }
-/// # Ok(()) }
-/// ```
-///
-/// A pipeline takes it as a command; the reply is an `Option<`[`Grant`]`>`:
-///
-/// ```no_run
-/// # use std::time::Duration;
-/// use redis_dlock_client::{Acquire, Grant};
-///
-/// # fn main() -> Result<(), redis_dlock_client::Error> {
-/// # let mut connection = redis::Client::open("redis://127.0.0.1/")?.get_connection()?;
-/// let lease = Duration::from_secs(30);
-/// let (first, second): (Option<Grant>, Option<Grant>) = redis::pipe()
-///     .add_command(Acquire::new("orders:42", "alice", lease).into())
-///     .add_command(Acquire::new("orders:43", "alice", lease).into())
-///     .query(&mut connection)?;
-/// # Ok(()) }
-/// ```
+/// How many owners may hold a lock at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Limit {
+    Mutex,
+    AtMost(u32),
+    Shared,
+}
+
+/// An acquisition. Each of its commands carries its request id, however often it is sent.
 #[derive(Clone, Debug)]
-#[must_use = "nothing is sent before `query` or `query_async`"]
-pub struct Acquire(Cmd);
+pub(crate) struct Request {
+    pub key: Arc<[u8]>,
+    /// Tells keys apart, nearly always: those that share one only wait for each other.
+    pub key_hash: u64,
+    /// That of the application, or a unique one, once somebody asks for it.
+    pub owner: OnceLock<Owner>,
+    /// Its number in this process: later ones have larger ones.
+    pub number: u64,
+    pub process: Arc<ProcessName>,
+    pub limit: Limit,
+    /// The smallest fence of the grant, of a lock over several servers.
+    pub min_fence: Option<NonZeroU64>,
+    pub plan: Plan,
+    /// Whether it waits if the lock is taken.
+    pub waits: bool,
+    /// What must acknowledge a grant before it counts.
+    pub acknowledgement: Option<Acknowledgement>,
+}
 
-impl Acquire {
-    /// Requests an exclusive lock for a lease of at least 1 ms, in whole milliseconds, rounded down.
-    pub fn new(key: impl ToSingleRedisArg, owner: impl ToSingleRedisArg, lease: Duration) -> Self {
-        let mut command = command("DLOCK.ACQUIRE", key);
-        command.arg(owner).arg(whole_ms(lease));
-        Self(command)
+/// Who must have a grant before it counts.
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(not(feature = "replicas"), expect(dead_code, reason = "never asked for"))]
+pub(crate) struct Acknowledgement {
+    /// This many replicas.
+    pub replicas: u32,
+    /// Once it is fsynced to the AOF, there and on the primary.
+    pub fsynced: bool,
+    pub timeout: Duration,
+}
+
+impl Request {
+    /// One of which only an answer tells: enough to take it back.
+    pub fn answered(number: u64, key: &[u8], owner: &[u8], process: &Arc<ProcessName>) -> Self {
+        Self {
+            key: key.into(),
+            key_hash: 0,
+            owner: Owner(owner.into()).into(),
+            number,
+            process: Arc::clone(process),
+            limit: Limit::Mutex,
+            min_fence: None,
+            plan: Plan::default(),
+            waits: false,
+            acknowledgement: None,
+        }
     }
 
-    /// Any number of owners may share the lock.
-    pub fn shared(mut self) -> Self {
-        self.0.arg("SHARED");
-        self
+    /// `DLOCK.ACQUIRE key owner lease-ms [SHARED | LIMIT n] [QUEUE inbox 0] REQID id [MINFENCE fence]`
+    pub fn acquire(&self, inbox: &InboxName) -> Cmd {
+        let mut command = self.command("DLOCK.ACQUIRE");
+        command.arg(whole_ms(self.plan.first_lease()));
+        match self.limit {
+            Limit::Mutex => {}
+            Limit::AtMost(limit) => _ = command.arg("LIMIT").arg(limit),
+            Limit::Shared => _ = command.arg("SHARED"),
+        }
+        if self.waits {
+            command.arg("QUEUE").arg(inbox).arg(0);
+        }
+        self.add_id(&mut command);
+        if let Some(fence) = self.min_fence {
+            command.arg("MINFENCE").arg(fence.get());
+        }
+        command
     }
 
-    /// At most `limit` owners may hold the lock at once.
-    pub fn limit(mut self, limit: u32) -> Self {
-        self.0.arg("LIMIT").arg(limit);
-        self
-    }
-
-    /// Waits in the server's queue for at most `timeout`, rounded up to whole milliseconds; [`Duration::MAX`]: without a
-    /// timeout.
+    /// `DLOCK.EXTEND key owner lease-ms FENCE fence | REQID id`
     ///
-    /// This blocks every later command on the same connection: use a dedicated connection with a longer response
-    /// timeout. [`Lock::acquire`](crate::Lock::acquire) waits without one.
-    pub fn block(mut self, timeout: Duration) -> Self {
-        let timeout_ms = match timeout {
-            Duration::MAX => 0,
-            timeout => whole_ms(timeout.saturating_add(Duration::from_nanos(999_999))).max(1),
+    /// A fence that can be raised is not always known.
+    pub fn extend(&self, lease: Duration, fence: u64) -> Cmd {
+        let mut command = self.command("DLOCK.EXTEND");
+        command.arg(whole_ms(lease));
+        match self.min_fence {
+            None => _ = command.arg("FENCE").arg(fence),
+            Some(_) => self.add_id(&mut command),
+        }
+        command
+    }
+
+    /// `DLOCK.RELEASE key owner [FENCE fence] REQID id`
+    ///
+    /// Without a fence it takes the request back: it leaves the queue, and what it was granted is released.
+    pub fn release(&self, fence: Option<NonZeroU64>) -> Cmd {
+        let mut command = self.command("DLOCK.RELEASE");
+        if let Some(fence) = fence {
+            command.arg("FENCE").arg(fence.get());
+        }
+        self.add_id(&mut command);
+        command
+    }
+
+    /// With room for its usual arguments, so that it does not grow with each of them.
+    fn command(&self, name: &str) -> Cmd {
+        const ARGUMENTS: usize = 10;
+        const BYTES: usize = 256;
+        let mut command = Cmd::with_capacity(ARGUMENTS, BYTES);
+        command.arg(name).arg(&*self.key);
+        match self.owner.get() {
+            Some(owner) => command.arg(owner),
+            None => self.process.with_owner(self.number, |name| command.arg(name)),
         };
-        self.0.arg("BLOCK").arg(timeout_ms);
-        self
+        command
     }
 
-    /// The idempotency key of the acquisition, 1 to 64 bytes: a request that is sent again does not count twice.
-    pub fn request_id(mut self, id: impl ToSingleRedisArg) -> Self {
-        self.0.arg("REQID").arg(id);
-        self
-    }
-}
-
-/// `DLOCK.RELEASE key owner [FENCE fence] [ALL | REQID id]`
-#[derive(Clone, Debug)]
-#[must_use = "nothing is sent before `query` or `query_async`"]
-pub struct Release(Cmd);
-
-impl Release {
-    /// Releases one hold.
-    pub fn new(key: impl ToSingleRedisArg, owner: impl ToSingleRedisArg) -> Self {
-        let mut command = command("DLOCK.RELEASE", key);
-        command.arg(owner);
-        Self(command)
+    pub fn owner(&self) -> &Owner {
+        let unique = || self.process.with_owner(self.number, |name| Owner(name.into()));
+        self.owner.get_or_init(unique)
     }
 
-    /// Only if the owner holds the lock under this fencing token.
-    pub fn fence(mut self, fence: u64) -> Self {
-        self.0.arg("FENCE").arg(fence);
-        self
-    }
-
-    /// Releases all holds of the owner.
-    pub fn all(mut self) -> Self {
-        self.0.arg("ALL");
-        self
-    }
-
-    /// Releases the hold of this request id, or cancels the waiting request.
-    pub fn request_id(mut self, id: impl ToSingleRedisArg) -> Self {
-        self.0.arg("REQID").arg(id);
-        self
-    }
-}
-
-/// `DLOCK.EXTEND key owner lease-ms [FENCE fence | REQID id]`
-///
-/// In a pipeline the reply is the remaining lease in milliseconds, a `u64`.
-#[derive(Clone, Debug)]
-#[must_use = "nothing is sent before `query` or `query_async`"]
-pub struct Extend(Cmd);
-
-impl Extend {
-    /// Extends the lease to the longer of what remains and `lease`, in whole milliseconds, rounded down.
-    pub fn new(key: impl ToSingleRedisArg, owner: impl ToSingleRedisArg, lease: Duration) -> Self {
-        let mut command = command("DLOCK.EXTEND", key);
-        command.arg(owner).arg(whole_ms(lease));
-        Self(command)
-    }
-
-    /// Only if the owner holds the lock under this fencing token.
-    pub fn fence(mut self, fence: u64) -> Self {
-        self.0.arg("FENCE").arg(fence);
-        self
-    }
-
-    /// Only if the owner has the hold of this request id. Not together with a fencing token.
-    pub fn request_id(mut self, id: impl ToSingleRedisArg) -> Self {
-        self.0.arg("REQID").arg(id);
-        self
-    }
-}
-
-/// `DLOCK.OWNER key`
-#[derive(Clone, Debug)]
-#[must_use = "nothing is sent before `query` or `query_async`"]
-pub struct GetOwner(Cmd);
-
-impl GetOwner {
-    /// Asks which owner has held the lock the longest.
-    pub fn new(key: impl ToSingleRedisArg) -> Self {
-        Self(command("DLOCK.OWNER", key))
-    }
-}
-
-/// `DLOCK.INFO key`
-#[derive(Clone, Debug)]
-#[must_use = "nothing is sent before `query` or `query_async`"]
-pub struct GetInfo(Cmd);
-
-impl GetInfo {
-    /// Asks for the holders and waiters of a lock.
-    pub fn new(key: impl ToSingleRedisArg) -> Self {
-        Self(command("DLOCK.INFO", key))
+    /// `REQID random:number`
+    fn add_id(&self, command: &mut Cmd) {
+        const LONGEST: usize = 32 + 1 + 20;
+        let mut id = [0; LONGEST];
+        let mut rest = &mut id[..];
+        // It has room for both.
+        let _ = rest.write_all(&self.process.random);
+        let _ = write!(rest, ":{}", self.number);
+        let length = LONGEST - rest.len();
+        command.arg("REQID").arg(&id[..length]);
     }
 }
 
@@ -181,11 +152,9 @@ pub const LUA_FENCE_CHECK: &str = "redis.call('DLOCK.GUARD', KEYS[1], ARGV[1], A
 
 /// `DLOCK.GUARD key owner fence command [arg ...]`: the server runs the command only if the owner holds the lock under
 /// this fencing token.
-/// See [`Guard::fenced`](crate::Guard::fenced).
-#[must_use = "nothing is sent before `query` or `query_async`"]
-pub fn fenced(key: impl ToSingleRedisArg, owner: impl ToSingleRedisArg, fence: u64, inner: &Cmd) -> Cmd {
-    let mut outer = command("DLOCK.GUARD", key);
-    outer.arg(owner).arg(fence);
+pub(crate) fn fenced(key: &[u8], owner: &Owner, fence: u64, inner: &Cmd) -> Cmd {
+    let mut outer = redis::cmd("DLOCK.GUARD");
+    outer.arg(key).arg(owner).arg(fence);
     for argument in inner.args_iter() {
         match argument {
             Arg::Simple(bytes) => outer.arg(bytes),
@@ -194,115 +163,6 @@ pub fn fenced(key: impl ToSingleRedisArg, owner: impl ToSingleRedisArg, fence: u
         };
     }
     outer
-}
-
-/// How to send one of these commands on a connection of your own, without a guard and without renewal.
-///
-/// ```no_run
-/// use std::time::Duration;
-///
-/// use redis_dlock_client::{Acquire, Command, Release};
-///
-/// fn once() -> Result<(), Box<dyn std::error::Error>> {
-///     let mut connection = redis::Client::open("redis://127.0.0.1:7379/")?.get_connection()?;
-///     let request = Acquire::new("orders:42", "alice", Duration::from_secs(30));
-///     if let Some(grant) = request.query(&mut connection)? {
-///         Release::new("orders:42", "alice").fence(grant.fence).query(&mut connection)?;
-///     }
-///     Ok(())
-/// }
-/// ```
-///
-/// In a pipeline, read the replies as these types: `Option<`[`Grant`]`>` for [`Acquire`], `u64` for [`Release`] and for
-/// [`Extend`] (the milliseconds that remain), `Option<`[`Owner`]`>` and `Option<`[`LockInfo`]`>` for the others.
-pub trait Command: Into<Cmd> {
-    /// `None` for [`Acquire`]: the lock was not granted. For [`GetOwner`]: it is free. For [`GetInfo`]: it is free and
-    /// nobody waits.
-    type Reply: From<Self::Wire>;
-    #[doc(hidden)]
-    type Wire: FromRedisValue;
-
-    /// Sends the command on a blocking connection.
-    fn query(self, connection: &mut dyn ConnectionLike) -> Result<Self::Reply, Error> {
-        let command: Cmd = self.into();
-        Ok(command.query::<Self::Wire>(connection)?.into())
-    }
-
-    /// Sends the command on an asynchronous connection.
-    fn query_async<C>(self, connection: &mut C) -> impl Future<Output = Result<Self::Reply, Error>> + Send
-    where
-        Self: Send,
-        C: redis::aio::ConnectionLike + Send,
-    {
-        let command: Cmd = self.into();
-        async move { Ok(command.query_async::<Self::Wire>(connection).await?.into()) }
-    }
-}
-
-impl Command for Acquire {
-    type Reply = Option<Grant>;
-    type Wire = Option<Grant>;
-}
-
-impl Command for Release {
-    /// How many holds the owner has left.
-    type Reply = u64;
-    type Wire = u64;
-}
-
-impl Command for Extend {
-    /// The lease that remains.
-    type Reply = Duration;
-    type Wire = Milliseconds;
-}
-
-impl Command for GetOwner {
-    type Reply = Option<Owner>;
-    type Wire = Option<Owner>;
-}
-
-impl Command for GetInfo {
-    type Reply = Option<LockInfo>;
-    type Wire = Option<LockInfo>;
-}
-
-impl From<Acquire> for Cmd {
-    fn from(request: Acquire) -> Self {
-        request.0
-    }
-}
-
-impl From<Release> for Cmd {
-    fn from(request: Release) -> Self {
-        request.0
-    }
-}
-
-impl From<Extend> for Cmd {
-    fn from(request: Extend) -> Self {
-        request.0
-    }
-}
-
-impl From<GetOwner> for Cmd {
-    fn from(request: GetOwner) -> Self {
-        request.0
-    }
-}
-
-impl From<GetInfo> for Cmd {
-    fn from(request: GetInfo) -> Self {
-        request.0
-    }
-}
-
-/// A command with room for its usual arguments, so that it does not grow with each of them.
-fn command(name: &str, key: impl ToSingleRedisArg) -> Cmd {
-    const ARGUMENTS: usize = 10;
-    const BYTES: usize = 192;
-    let mut command = Cmd::with_capacity(ARGUMENTS, BYTES);
-    command.arg(name).arg(key);
-    command
 }
 
 fn whole_ms(duration: Duration) -> u64 {
@@ -328,6 +188,10 @@ impl Owner {
     }
 }
 
+const LONGEST_HOST: usize = 255;
+/// `host:pid:random`
+const LONGEST_NAME: usize = LONGEST_HOST + 1 + 10 + 1 + 32;
+
 /// The name of a process, which no other process has.
 #[derive(Debug)]
 pub(crate) struct ProcessName {
@@ -343,27 +207,39 @@ impl ProcessName {
         // An owner has at most 512 bytes.
         let host = rustix::system::uname();
         let host = host.nodename().to_bytes();
-        let host = &host[..host.len().min(255)];
+        let host = &host[..host.len().min(LONGEST_HOST)];
         Self {
             name: [host, format!(":{pid}:").as_bytes(), &random].concat(),
             random,
         }
     }
 
-    /// The owner of one acquisition: `host:pid:random:number`.
-    pub fn owner(&self, number: u64) -> Owner {
-        let mut name = Vec::with_capacity(self.name.len() + 21);
-        name.extend_from_slice(&self.name);
-        // Nothing fails that writes to memory.
-        let _ = write!(name, ":{number}");
-        Owner(name.into())
+    /// The number in a request id of this process.
+    pub fn number(&self, id: &[u8]) -> Option<u64> {
+        let number = id.strip_prefix(&self.random)?.strip_prefix(b":")?;
+        std::str::from_utf8(number).ok()?.parse().ok()
+    }
+
+    /// Passes on the owner of one acquisition: `host:pid:random:number`.
+    pub fn with_owner<T>(&self, number: u64, use_it: impl FnOnce(&[u8]) -> T) -> T {
+        const LONGEST: usize = LONGEST_NAME + 1 + 20;
+        let mut name = [0; LONGEST];
+        let mut rest = &mut name[..];
+        // It has room for both.
+        let _ = rest.write_all(&self.name);
+        let _ = write!(rest, ":{number}");
+        let length = LONGEST - rest.len();
+        use_it(&name[..length])
     }
 }
 
+/// The name of an inbox.
+pub(crate) type InboxName = [u8; 32];
+
 /// 128 random bits as 32 hexadecimal digits. Forked processes continue with the same random numbers; their pids make the
 /// names unique.
-pub(crate) fn random_name() -> [u8; 32] {
-    name_of(rand::random(), process::id())
+pub(crate) fn random_name() -> InboxName {
+    name_of(random_bits(), process::id())
 }
 
 fn name_of(random: u128, pid: u32) -> [u8; 32] {
@@ -410,18 +286,24 @@ impl FromRedisValue for Owner {
     }
 }
 
-/// The reply to a granted ACQUIRE.
+/// What was granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Grant {
+pub(crate) struct Grant {
     /// The fencing token, 1 to 2^53 - 1: larger for every later grant of this lock.
     pub fence: u64,
-    /// How many holds the owner has now.
-    pub holds: u64,
-    /// The lease that remained when the server replied. Use [`Grant::safe_deadline`] to find out how long it lasts.
+    /// The lease that remained when the server replied.
     pub lease: Duration,
-    /// How long this request was queued.
+    /// How long the reply had been waiting since it was asked for.
     pub waited: Duration,
+}
+
+/// What an inbox has for a request.
+pub(crate) struct Answer<'a> {
+    pub word: &'a [u8],
+    pub id: &'a [u8],
+    pub key: &'a [u8],
+    pub owner: &'a [u8],
+    rest: &'a [Value],
 }
 
 /// The reply to INFO.
@@ -471,29 +353,57 @@ pub struct WaiterInfo {
 }
 
 impl Grant {
-    /// When the lease may have expired, for a request that was sent at `sent`: `sent + (waited + lease) * 0.999 - 2 ms`.
-    ///
-    /// This allows for a server clock that runs 0.1 % faster than the client's. A clock that is being slewed can be
-    /// faster than that: chronyd may slew by 8 % unless `maxslewrate` is lowered. And no clock counts the time during
-    /// which a hypervisor freezes the machine. Only a resource that checks fences is safe against both.
-    pub fn safe_deadline(&self, sent: BootInstant) -> BootInstant {
-        safe_deadline(sent, self.waited, self.lease)
+    /// `fence holds lease-ms [waited-ms]`, as the reply to ACQUIRE and in answers. A newer server may reply more.
+    pub fn of(numbers: &[Value], waited: Option<Duration>) -> Option<Self> {
+        let [Value::Int(fence), Value::Int(_), lease, rest @ ..] = numbers else {
+            return None;
+        };
+        let waited = waited.or_else(|| milliseconds(rest.first()?));
+        Some(Self {
+            fence: u64::try_from(*fence).ok()?,
+            lease: milliseconds(lease)?,
+            waited: waited?,
+        })
     }
 }
 
-impl FromRedisValue for Grant {
-    fn from_redis_value(value: Value) -> Result<Self, ParsingError> {
-        let mut numbers: Vec<Value> = FromRedisValue::from_redis_value(value)?;
-        // A newer server may reply more.
-        numbers.truncate(4);
-        let (fence, holds, Milliseconds(lease), Milliseconds(waited)) =
-            FromRedisValue::from_redis_value(Value::Array(numbers))?;
-        Ok(Self {
-            fence,
-            holds,
-            lease,
-            waited,
+impl<'a> Answer<'a> {
+    /// Answers that this client does not know are ignored.
+    pub fn of(value: &'a Value) -> Option<Self> {
+        let Value::Array(fields) = value else {
+            return None;
+        };
+        let [word, id, key, owner, rest @ ..] = &fields[..] else {
+            return None;
+        };
+        Some(Self {
+            word: bytes(word)?,
+            id: bytes(id)?,
+            key: bytes(key)?,
+            owner: bytes(owner)?,
+            rest,
         })
+    }
+
+    /// What was granted. It waited for as long as the reply with it.
+    pub fn grant(&self, waited: Duration) -> Option<Grant> {
+        Grant::of(self.rest, Some(waited))
+    }
+
+    /// The error that ended the request.
+    pub fn error(&self) -> Error {
+        let message = self.rest.first().and_then(bytes).unwrap_or_default();
+        let message = String::from_utf8_lossy(message);
+        let (code, detail) = message.split_once(' ').unwrap_or((&message, ""));
+        redis::make_extension_error(code.to_owned(), Some(detail.to_owned())).into()
+    }
+}
+
+fn bytes(value: &Value) -> Option<&[u8]> {
+    match value {
+        Value::BulkString(bytes) => Some(bytes),
+        Value::SimpleString(text) => Some(text.as_bytes()),
+        _ => None,
     }
 }
 
@@ -516,8 +426,8 @@ impl FromRedisValue for HolderInfo {
             owner: fields.take("owner")?,
             fence: fields.take("fence")?,
             holds: fields.take("holds")?,
-            lease: fields.take::<Milliseconds>("lease-ms")?.0,
-            held: fields.take::<Milliseconds>("held-ms")?.0,
+            lease: fields.time("lease-ms")?,
+            held: fields.time("held-ms")?,
         })
     }
 }
@@ -528,7 +438,7 @@ impl FromRedisValue for WaiterInfo {
         Ok(Self {
             owner: fields.take("owner")?,
             limit: fields.optional("limit")?,
-            waited: fields.take::<Milliseconds>("waited-ms")?.0,
+            waited: fields.time("waited-ms")?,
             timeout: fields.optional("timeout-ms")?.map(Duration::from_millis),
             is_queued: fields.has("wait", b"queue"),
         })
@@ -536,18 +446,10 @@ impl FromRedisValue for WaiterInfo {
 }
 
 /// A time on the wire.
-#[doc(hidden)]
-pub struct Milliseconds(pub Duration);
-
-impl FromRedisValue for Milliseconds {
-    fn from_redis_value(value: Value) -> Result<Self, ParsingError> {
-        u64::from_redis_value(value).map(|ms| Self(Duration::from_millis(ms)))
-    }
-}
-
-impl From<Milliseconds> for Duration {
-    fn from(time: Milliseconds) -> Self {
-        time.0
+pub(crate) fn milliseconds(value: &Value) -> Option<Duration> {
+    match value {
+        Value::Int(ms) => u64::try_from(*ms).ok().map(Duration::from_millis),
+        _ => None,
     }
 }
 
@@ -559,6 +461,10 @@ impl Fields {
         let value = self.0.remove(name);
         let value = value.ok_or_else(|| ParsingError::from(format!("DLOCK.INFO did not return {name}")))?;
         T::from_redis_value(value)
+    }
+
+    fn time(&mut self, name: &str) -> Result<Duration, ParsingError> {
+        self.take(name).map(Duration::from_millis)
     }
 
     /// Whether this field is there and is this word.
@@ -585,12 +491,11 @@ mod tests {
         let four = [7, 1, 30_000, 5].map(Value::Int);
         let more = [&four[..], &[Value::SimpleString("new".into()), Value::Nil]].concat();
         for reply in [four.to_vec(), more] {
-            let grant = Grant::from_redis_value(Value::Array(reply)).unwrap();
-            assert_eq!((grant.fence, grant.holds), (7, 1));
-            assert_eq!(grant.lease, Duration::from_secs(30));
+            let grant = Grant::of(&reply, None).unwrap();
+            assert_eq!((grant.fence, grant.lease), (7, Duration::from_secs(30)));
+            assert_eq!(grant.waited, Duration::from_millis(5));
         }
-        let three = Value::Array([7, 1, 30_000].map(Value::Int).to_vec());
-        assert!(Grant::from_redis_value(three).is_err());
+        assert_eq!(Grant::of(&four[..3], None), None);
     }
 
     #[test]
@@ -601,22 +506,9 @@ mod tests {
             .arg("COUNT")
             .arg(5)
             .clone();
-        let outer = fenced("door", "alice", 7, &inner);
-        let expected = [
-            "DLOCK.GUARD",
-            "door",
-            "alice",
-            "7",
-            "HSCAN",
-            "h",
-            "0",
-            "COUNT",
-            "5",
-        ];
-        let expected: Vec<Vec<u8>> = expected
-            .iter()
-            .map(|argument| argument.as_bytes().into())
-            .collect();
+        let outer = fenced(b"door", &"alice".into(), 7, &inner);
+        let expected = "DLOCK.GUARD door alice 7 HSCAN h 0 COUNT 5".split(' ');
+        let expected: Vec<Vec<u8>> = expected.map(Into::into).collect();
         assert_eq!(outer.get_packed_command(), redis::pack_command(&expected));
     }
 
@@ -634,7 +526,7 @@ mod tests {
 
     #[test]
     fn random_names_of_forked_processes_differ() {
-        let random = rand::random();
+        let random = random_bits();
         assert_ne!(name_of(random, 4711), name_of(random, 4712));
         assert_eq!(name_of(random, 4711), name_of(random, 4711));
         assert_ne!(name_of(random, 4711), name_of(!random, 4711));

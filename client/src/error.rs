@@ -112,6 +112,11 @@ impl Error {
         RedisError::from(io::Error::from(io::ErrorKind::TimedOut)).into()
     }
 
+    /// The reply is none that a server with the module sends.
+    pub(crate) fn unreadable() -> Self {
+        RedisError::from((ErrorKind::Parse, "the reply is not that of a lock")).into()
+    }
+
     /// Names the server, where that is not done yet.
     pub(crate) fn at(mut self, address: &Arc<str>) -> Self {
         match &mut self {
@@ -146,9 +151,13 @@ impl Error {
         }
     }
 
-    /// Whether the first word of the server's error is this one.
+    /// The first word of the server's error, if it is [`Error::Redis`].
+    pub fn code(&self) -> Option<&str> {
+        self.as_redis().and_then(RedisError::code)
+    }
+
     pub(crate) fn has_code(&self, code: &str) -> bool {
-        self.as_redis().and_then(RedisError::code) == Some(code)
+        self.code() == Some(code)
     }
 }
 

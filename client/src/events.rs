@@ -5,6 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
+use tracing::level_filters::LevelFilter;
+
 use crate::command::Owner;
 use crate::error::{Error, Lost};
 
@@ -77,60 +79,33 @@ pub enum End {
 }
 
 /// Who is told of events: `tracing`, and the application's callback.
-pub struct Hook<E = Event> {
-    trace: fn(&E),
-    callback: Option<Arc<Callback<E>>>,
+#[derive(Clone, Default)]
+pub(crate) struct Hook {
+    pub callback: Option<Arc<Callback>>,
+    pub is_untraced: bool,
 }
 
-type Callback<E> = dyn Fn(&E) + Send + Sync;
+type Callback = dyn Fn(&Event) + Send + Sync;
 
-impl<E> Hook<E> {
-    /// Without a callback.
-    pub fn new(trace: fn(&E)) -> Self {
-        Self {
-            trace,
-            callback: None,
-        }
-    }
-
-    /// Also tells the application.
-    pub fn calling(mut self, callback: impl Fn(&E) + Send + Sync + 'static) -> Self {
-        self.callback = Some(Arc::new(callback));
-        self
-    }
-
-    /// Only tells the application, which hears of them in another way.
-    pub fn untraced(mut self) -> Self {
-        self.trace = |_| {};
-        self
+impl Hook {
+    /// Whether nobody would hear of an event.
+    pub fn is_deaf(&self) -> bool {
+        self.callback.is_none() && (self.is_untraced || LevelFilter::current() == LevelFilter::OFF)
     }
 
     /// Panics of callbacks and subscribers are contained: leases must be renewed after them, too.
-    pub fn report(&self, event: &E) {
+    pub fn report(&self, event: &Event) {
         // The panic hook has printed its message.
-        let _ = catch_unwind(AssertUnwindSafe(|| (self.trace)(event)));
+        if !self.is_untraced {
+            let _ = catch_unwind(AssertUnwindSafe(|| trace(event)));
+        }
         if let Some(callback) = &self.callback {
             let _ = catch_unwind(AssertUnwindSafe(|| callback(event)));
         }
     }
 }
 
-impl Default for Hook {
-    fn default() -> Self {
-        Self::new(trace)
-    }
-}
-
-impl<E> Clone for Hook<E> {
-    fn clone(&self) -> Self {
-        Self {
-            trace: self.trace,
-            callback: self.callback.clone(),
-        }
-    }
-}
-
-impl<E> fmt::Debug for Hook<E> {
+impl fmt::Debug for Hook {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match &self.callback {
             Some(_) => "Hook",

@@ -2,18 +2,21 @@
 
 use std::convert::Infallible;
 use std::fmt;
-use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::FromRedisValue;
+use redis::{Cmd, FromRedisValue};
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use crate::clock::BootInstant;
-use crate::command::{Owner, fenced};
-use crate::driver::Handle;
+use crate::background::Handle;
+use crate::command::{Owner, fenced, milliseconds};
 use crate::error::{Error, Lost};
-use crate::request::{Held, Operation};
+use crate::events::{End, EventKind};
+use crate::hold::{Backoff, BootInstant, PendingRelease, ReleaseStep};
+use crate::link::{Link, Sent};
+use crate::session::{GIVEN_BACK_FOR, LATE_COPIES, Pending, Session};
+use crate::table::Held;
 
 /// A lock that is held. Release it with [`Guard::release`].
 ///
@@ -41,14 +44,23 @@ impl Guard {
         }
     }
 
+    #[cfg(all(test, feature = "testing"))]
+    pub(crate) fn held(&self) -> &Arc<Held> {
+        &self.held
+    }
+
+    fn session(&self) -> &Arc<Session> {
+        self.handle.session()
+    }
+
     /// The key of the lock.
     pub fn key(&self) -> &[u8] {
-        &self.held.identity.key
+        &self.held.request.key
     }
 
     /// The owner.
     pub fn owner(&self) -> &Owner {
-        &self.held.identity.owner
+        self.held.request.owner()
     }
 
     /// The fencing token, 1 to 2^53 - 1: larger for every later grant of this lock. Send it along with every write under
@@ -70,14 +82,14 @@ impl Guard {
     /// Resolves when the lock is lost: at the local deadline at the latest, even if the server is unresponsive.
     pub async fn lost(&self) -> Lost {
         // Nothing else cancels it while there is a guard.
-        self.held.token.cancelled().await;
+        self.held.token().cancelled().await;
         self.lost_now().unwrap_or(Lost::LeaseExpired)
     }
 
     /// Cancelled when the lock is lost, and when the guard is released or dropped. Each call returns another child token:
     /// cancelling it affects no other.
     pub fn token(&self) -> CancellationToken {
-        self.held.token.child_token()
+        self.held.token().child_token()
     }
 
     /// A fenced write: `command`, which the server runs only if this guard's lock is held at that moment. So a process
@@ -96,9 +108,12 @@ impl Guard {
     /// # Errors
     ///
     /// [`Error::Lost`]: the lock is lost, and nothing was run. Any other error is that of the command.
-    pub async fn query<T: FromRedisValue>(&self, command: &redis::Cmd) -> Result<T, Error> {
-        let limit = self.handle.patience();
-        let reply = self.handle.query(self.fenced(command), false, limit).await?;
+    pub async fn query<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, Error> {
+        self.session().check_process()?;
+        let (session, command) = (Arc::clone(self.session()), self.fenced(command));
+        let limit = session.patience();
+        let querying = |_| async move { session.query(command, false, limit).await };
+        let reply = self.session().run(querying).await?;
         Ok(T::from_redis_value(reply).map_err(redis::RedisError::from)?)
     }
 
@@ -142,34 +157,40 @@ impl Guard {
         if let Some(lost) = self.lost_now() {
             return Err(Error::Lost(lost));
         }
-        let held = Arc::clone(&self.held);
-        self.handle
-            .ask(|reply| Operation::Extend {
-                held,
-                lease,
-                min_fence: None,
-                reply,
-            })
-            .await
+        self.session().check_process()?;
+        let (session, held) = (Arc::clone(self.session()), Arc::clone(&self.held));
+        let extending = |_| extend(session, held, move |held, now| held.extend_within(lease, now));
+        self.session().run(extending).await
     }
 
-    /// The lease lasts to its end.
-    pub(crate) fn stop_renewing(&self) {
+    /// The lease lasts to its end: it is not renewed from now on.
+    pub fn stop_renewing(&self) {
         self.held.hold().stop_renewing();
     }
 
-    /// Raises the fence.
-    pub(crate) async fn raise(&self, lease: Duration, fence: u64) -> Result<(), Error> {
-        let (held, before) = (Arc::clone(&self.held), self.fence());
+    /// For a lock on several servers, acquired with [`Lock::min_fence`](crate::Lock::min_fence): raises the fence to at
+    /// least this one, and extends the lease. While it is not known whether the server has raised it, [`Guard::fence`]
+    /// is 0.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Lost`]. Any other error of the server means that the fence is as before; without a reply it is not known.
+    pub async fn raise_fence(&self, lease: Duration, fence: u64) -> Result<(), Error> {
+        self.session().check_process()?;
+        if self.held.request.min_fence.is_none() {
+            let text = "only the fence of a lock that was acquired with min_fence can be raised";
+            return Err(Error::Invalid(text.into()));
+        }
+        let (session, held, before) = (Arc::clone(self.session()), Arc::clone(&self.held), self.fence());
         // Until the reply it may be the one or the other.
         self.held.set_fence(0);
-        let raise = |reply| Operation::Extend {
-            held,
-            lease,
-            min_fence: NonZeroU64::new(fence),
-            reply,
+        let raise = move |held: &Held, now| {
+            let mut command = held.extend_within(lease, now);
+            command.arg("MINFENCE").arg(fence);
+            command
         };
-        let outcome = self.handle.ask(raise).await;
+        let raising = |_| extend(session, held, raise);
+        let outcome = self.session().run(raising).await;
         match &outcome {
             Ok(_) => self.held.set_fence(fence),
             Err(error) if !error.is_ambiguous() => self.held.set_fence(before),
@@ -193,17 +214,10 @@ impl Guard {
     /// be reached, or rejected the release, for too few replicas for instance.
     pub async fn release(mut self) -> Result<(), Error> {
         self.is_given_up = true;
-        let (held, pending) = (Arc::clone(&self.held), self.handle.begin_release());
-        let release = |reply| Operation::Release {
-            held,
-            keeps: true,
-            reply: Some(reply),
-            pending,
-        };
-        // The thread has made the hold, and is the one to free it.
-        let handle = Arc::clone(&self.handle);
-        drop(self);
-        handle.ask(release).await
+        self.session().check_process()?;
+        let releasing = Releasing::begin(self.session(), &self.held, true)?;
+        // Apart, so that a task is no larger while it waits for a lock.
+        Box::pin(self.session().run(|link| releasing.run_patiently(link))).await
     }
 
     pub(crate) async fn run<T, E>(
@@ -225,21 +239,217 @@ impl Guard {
         }
     }
 
-    pub(crate) fn lost_now(&self) -> Option<Lost> {
+    /// Why the lock is lost, if it is. Checks the clock only, nothing is sent.
+    pub fn lost_now(&self) -> Option<Lost> {
         self.held.hold().lost(BootInstant::now())
     }
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        if !self.is_given_up && self.handle.is_at_home() {
-            self.handle.send(Operation::Release {
-                held: Arc::clone(&self.held),
-                keeps: false,
-                reply: None,
-                pending: self.handle.begin_release(),
+        if !self.is_given_up && self.session().is_at_home() {
+            // Nothing is left of one that is lost.
+            let _ = Releasing::begin(self.session(), &self.held, false);
+        }
+    }
+}
+
+/// Sends an EXTEND, and sends it again after a lost reply, while a caller has patience: what remains of the lease.
+async fn extend(
+    session: Arc<Session>,
+    held: Arc<Held>,
+    command: impl Fn(&Held, BootInstant) -> Cmd + Send,
+) -> Result<Duration, Error> {
+    let (until, mut backoff) = (BootInstant::now() + session.patience(), Backoff::default());
+    loop {
+        let turn = session.links.here().turn().await?;
+        let sent_at = BootInstant::now();
+        let reply = turn.send(command(&held, sent_at)).reply().await;
+        let is_lost = reply.as_ref().is_err_and(Error::is_ambiguous);
+        if !is_lost || BootInstant::now() >= until {
+            return session.on_extended(&held, sent_at, reply);
+        }
+        sleep(backoff.pause()).await;
+    }
+}
+
+/// A hold that its guard has given up. If this is dropped before there is an outcome, the background goes on with it.
+struct Releasing(Option<Release>);
+
+struct Release {
+    session: Arc<Session>,
+    held: Arc<Held>,
+    state: PendingRelease,
+    begun: BootInstant,
+    /// How long it was held.
+    time: Duration,
+    /// The sending that has no reply yet.
+    sent: Option<Sent>,
+    /// Why it is not released yet.
+    last: Option<Box<Error>>,
+    backoff: Backoff,
+    _pending: Pending,
+}
+
+/// Whether the lock was held until now, and what remains of its lease if it is kept.
+type Released = (Result<(), Error>, Option<Duration>);
+
+impl Releasing {
+    /// # Errors
+    ///
+    /// [`Error::Lost`]: it was lost before, and is told so now at the latest.
+    fn begin(session: &Arc<Session>, held: &Arc<Held>, keeps: bool) -> Result<Self, Error> {
+        let now = BootInstant::now();
+        let (state, time) = {
+            let mut hold = held.hold();
+            (hold.give_up(now, keeps), hold.held(now))
+        };
+        if let Some(lost) = state.lost() {
+            session.lose(held, lost);
+            return Err(Error::Lost(lost));
+        }
+        held.end();
+        Ok(Self(Some(Release {
+            session: Arc::clone(session),
+            held: Arc::clone(held),
+            state,
+            begun: now,
+            time,
+            sent: None,
+            last: None,
+            backoff: Backoff::default(),
+            _pending: session.exit.begin(),
+        })))
+    }
+
+    /// Until the caller has waited long enough.
+    async fn run_patiently(mut self, link: Arc<Link>) -> Result<(), Error> {
+        let Some(release) = &mut self.0 else {
+            return Ok(());
+        };
+        let until = release.begun + release.session.patience();
+        match release.run(link, Some(until)).await {
+            Some(released) => self.0.take().map_or(Ok(()), |release| release.finish(released)),
+            None => {
+                let last = release.last.take().map_or_else(Error::no_response, |last| *last);
+                Err(release.state.failed(last))
+            }
+        }
+    }
+}
+
+impl Drop for Releasing {
+    fn drop(&mut self) {
+        if let Some(mut release) = self.0.take() {
+            let session = Arc::clone(&release.session);
+            session.spawn(async move {
+                let link = Arc::clone(release.session.links.background());
+                if let Some(released) = release.run(link, None).await {
+                    let _ = release.finish(released);
+                }
             });
         }
+    }
+}
+
+impl Release {
+    /// Sends RELEASE, or the EXTEND that keeps the lock, until there is an outcome, or the lease is over. None: there is no
+    /// outcome in time.
+    async fn run(&mut self, mut link: Arc<Link>, by: Option<BootInstant>) -> Option<Released> {
+        loop {
+            if self.sent.is_none() {
+                match link.turn().await {
+                    Ok(turn) => self.sent = Some(turn.send(self.command())),
+                    Err(error) if BootInstant::now() < self.state.deadline() => {
+                        self.last = Some(Box::new(error))
+                    }
+                    Err(error) => return Some((Err(self.state.failed(error)), None)),
+                }
+            }
+            let mut is_lost = true;
+            if let Some(sent) = &mut self.sent {
+                let reply = sent.reply().await;
+                self.sent = None;
+                let remaining = reply.as_ref().ok().and_then(milliseconds);
+                is_lost = reply.as_ref().is_err_and(Error::is_ambiguous);
+                let now = BootInstant::now();
+                match self.state.on_reply(reply.map(drop), self.session.is_cluster, now) {
+                    ReleaseStep::Done(outcome) => return Some((outcome, remaining)),
+                    ReleaseStep::Retry(error) => self.last = Some(Box::new(error)),
+                }
+            }
+            if by.is_some_and(|by| BootInstant::now() >= by) {
+                return None;
+            }
+            Box::pin(sleep(self.backoff.pause_after(is_lost))).await;
+            link = self.session.links.here();
+        }
+    }
+
+    fn command(&self) -> Cmd {
+        match self.state.keep_until {
+            Some(until) => {
+                let rest = until - BootInstant::now();
+                self.held.extend(rest.max(Duration::from_millis(1)))
+            }
+            None => self.held.release(),
+        }
+    }
+
+    fn finish(self, (outcome, remaining): Released) -> Result<(), Error> {
+        let request = &self.held.request;
+        let kept = self.state.keep_until.filter(|_| outcome.is_ok());
+        let kept = kept.map(|until| (until, until - BootInstant::now()));
+        let ended = || EventKind::Ended {
+            how: match (&outcome, kept) {
+                (Ok(()), Some((_, rest))) => End::Kept { rest },
+                (Ok(()), None) => End::Released,
+                (Err(Error::Lost(lost)), _) => End::Lost(*lost),
+                (Err(error), _) => End::Unconfirmed(error.clone()),
+            },
+            held: self.time,
+        };
+        self.session.report(request, ended);
+        self.session.table().leave(request.number);
+        let remaining = remaining.unwrap_or_default();
+        if !is_told(&outcome) {
+            // An EXTEND without a reply may have made the lease longer than is known here.
+            let pending = self.session.exit.begin_in_background();
+            let (request, has_copies) = (Arc::clone(request), self.held.has_copies());
+            self.session.give_back(request, None, has_copies, pending);
+            return outcome;
+        }
+        match kept {
+            // The lease lasts longer.
+            Some((until, rest)) if remaining > rest + Duration::from_millis(1) => {
+                self.give_back_at(until, until + (remaining - rest));
+            }
+            // A copy that arrives now would be granted to nobody.
+            None if self.held.has_copies() => {
+                let at = BootInstant::now() + LATE_COPIES;
+                self.give_back_at(at, at + GIVEN_BACK_FOR);
+            }
+            _ => {}
+        }
+        outcome
+    }
+
+    /// A process that ends does not wait that long.
+    fn give_back_at(&self, at: BootInstant, until: BootInstant) {
+        let (session, held) = (Arc::clone(&self.session), Arc::clone(&self.held));
+        self.session.spawn(async move {
+            sleep(at - BootInstant::now()).await;
+            session.release_until(&held.request, until).await;
+        });
+    }
+}
+
+/// Whether the server has said what became of a release.
+fn is_told(outcome: &Result<(), Error>) -> bool {
+    match outcome {
+        Ok(()) => true,
+        Err(Error::Unconfirmed(last)) => last.lost().is_some(),
+        Err(error) => error.lost().is_some(),
     }
 }
 

@@ -10,7 +10,6 @@
 //! | [`Guard`] | a lock that is held: `fence`, `query`, `fenced`, `is_held`, `remaining`, `lost().await`, `token`, `extend`, `release` |
 //! | [`Settings`] | the response timeout, and a hook for metrics; the same events go to `tracing` |
 //! | [`Error`], [`Lost`], [`RunError`] | what went wrong, why a lock is lost, why work under a lock has no result |
-//! | [`Acquire`], [`Release`], [`Extend`], [`GetOwner`], [`GetInfo`], [`fenced`] | the commands, for your own connections of redis-rs |
 //!
 //! Types of redis-rs 1.x are part of the interface, re-exported as [`redis`]: support for redis-rs 2.x will be a new major
 //! version.
@@ -24,46 +23,40 @@
 //!
 //! # Layout
 //!
-//! - `locks`, `guard`, `events`, `error`: the interface for applications. `command`: the commands, for connections of
-//!   your own.
-//! - `request`: what goes to the thread. `driver`: the thread; `server`: its connections; `reader`: its calls of GRANTS.
-//! - `session`: all requests of a process, and what is to be sent for them. Pure, like `stage`, `hold` and `clock`, which
-//!   hold its data, and `waiting` and `release`, which are its two halves.
-//! - `several`: what the crate for locks over several servers needs beyond that.
+//! - `locks`, `guard`, `events`, `error`: the interface for applications. `command`: what is sent, and what is replied.
+//! - `acquire`: the way of a request, from its caller to the server and back. `guard` has the ways of EXTEND and RELEASE.
+//! - `link`: a connection for each runtime that sends; `server`: where it leads.
+//! - `table`: all requests of a process. Pure, like `hold`, the clock and the state of a lease on it.
+//! - `session`: what all locks share, and what the end of a process waits for. `background`: the thread that renews leases,
+//!   and reads answers.
 
-mod clock;
+mod acquire;
+mod background;
 mod command;
-mod driver;
 mod error;
 mod events;
 mod guard;
 mod hold;
+mod link;
 mod locks;
-mod reader;
-mod release;
 #[cfg(feature = "replicas")]
 mod replicas;
-mod request;
 mod server;
 mod session;
-#[doc(hidden)]
-pub mod several;
-mod stage;
+#[cfg(all(test, feature = "testing"))]
+mod simulation;
+mod table;
 #[cfg(feature = "testing")]
 pub mod testing;
-mod waiting;
 
 /// The client library underneath. Its types are part of this crate's interface.
 pub use redis;
 pub use tokio_util::sync::CancellationToken;
 
-pub use clock::BootInstant;
-pub use command::{
-    Acquire, Command, Extend, GetInfo, GetOwner, Grant, HolderInfo, LUA_FENCE_CHECK, LockInfo, Owner,
-    Release, WaiterInfo, fenced,
-};
+pub use command::{HolderInfo, LUA_FENCE_CHECK, LockInfo, Owner, WaiterInfo};
 pub use error::{Error, Lost};
 pub use events::{End, Event, EventKind};
 pub use guard::{Guard, RunError};
+pub use hold::BootInstant;
 pub use locks::{Lock, Locks, Settings};
 pub use server::Server;

@@ -1,27 +1,30 @@
 //! All locks of a deployment, and one of them.
 
 use std::fmt;
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::cmd;
+use redis::{Cmd, FromRedisValue, RedisError, cmd};
+use tokio::runtime;
 
-use crate::clock::BootInstant;
-use crate::command::{GetInfo, LockInfo, Owner};
-use crate::driver::Handle;
+use crate::acquire::{Acquiring, Wanted, acquire};
+use crate::background::Handle;
+use crate::command::{Acknowledgement, Limit, LockInfo, Owner};
 use crate::error::Error;
 use crate::events::{Event, Hook};
 use crate::guard::{Guard, RunError};
-use crate::hold::Plan;
-use crate::request::{Acknowledgement, Identity, Limit, Operation, Request};
+use crate::hold::{Plan, random_share};
 use crate::server::Server;
 
 /// All locks of a deployment. Cheap to clone; one per application is enough.
 ///
-/// Each has one thread, which owns two connections to each server, one for requests and one for the answers to requests
-/// that wait, and renews all leases. So it can be used in any async runtime, in several at once, in tests with a runtime
-/// each, and in threads with any `block_on`. Open it after a fork, as daemons and servers with worker processes do.
+/// A task sends its requests itself, over a connection that all tasks of its tokio runtime share. A thread in the background
+/// renews all leases, and reads the answers to requests that wait; it has two connections of its own. So a runtime that is
+/// blocked, idle or gone loses no lock, and the locks can be used in several runtimes at once, in tests with a runtime
+/// each, and in threads with any `block_on`, whose requests the thread sends. Open it after a fork, as daemons and servers
+/// with worker processes do.
 #[derive(Clone)]
 pub struct Locks {
     handle: Arc<Handle>,
@@ -32,6 +35,7 @@ pub struct Locks {
 #[must_use]
 pub struct Settings {
     response_timeout: Duration,
+    runtime: Option<runtime::Handle>,
     hook: Hook,
 }
 
@@ -39,6 +43,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             response_timeout: Duration::from_secs(1),
+            runtime: None,
             hook: Hook::default(),
         }
     }
@@ -53,8 +58,21 @@ impl Settings {
         self
     }
 
-    /// Calls `hook` for every event, in the thread of the locks: it must not block, because leases are renewed there. The
-    /// same applies to subscribers of `tracing`.
+    /// Renews leases in this runtime instead of in a thread of its own, so that several `Locks` can share one. It must have
+    /// sockets and timers, and must not be blocked.
+    pub fn background(mut self, runtime: runtime::Handle) -> Self {
+        self.runtime = Some(runtime);
+        self
+    }
+
+    /// Events do not go to `tracing`: of a lock that is one of several, for instance, whose events nobody wants to see.
+    pub fn untraced(mut self) -> Self {
+        self.hook.is_untraced = true;
+        self
+    }
+
+    /// Calls `hook` for every event, in the task that acquires or releases the lock, or in the background, where leases are
+    /// renewed: it must not block. The same applies to subscribers of `tracing`.
     ///
     /// ```
     /// use std::sync::atomic::{AtomicI64, Ordering};
@@ -68,7 +86,7 @@ impl Settings {
     /// });
     /// ```
     pub fn on_event(mut self, hook: impl Fn(&Event) + Send + Sync + 'static) -> Self {
-        self.hook = self.hook.calling(hook);
+        self.hook.callback = Some(Arc::new(hook));
         self
     }
 }
@@ -94,23 +112,20 @@ impl Locks {
     {
         let Settings {
             response_timeout,
+            runtime,
             hook,
         } = settings;
-        Ok(Handle::start(server.try_into()?, response_timeout, hook)?.into())
+        let server = server.try_into()?;
+        Ok(Self::of(match runtime {
+            Some(runtime) => Handle::start_in(&runtime, server, response_timeout, hook),
+            None => Handle::start(server, response_timeout, hook)?,
+        }))
     }
 
-    /// One of several servers, without a thread: what one is to run goes with it. `tracing` hears of the lock on all of them
-    /// only.
-    pub(crate) fn on_another_thread(
-        server: Server,
-        settings: Settings,
-    ) -> (Self, impl Future<Output = ()> + Send + 'static) {
-        let (handle, driver) = Handle::new(server, settings.response_timeout, settings.hook.untraced());
-        (handle.into(), driver)
-    }
-
-    pub(crate) fn handle(&self) -> &Handle {
-        &self.handle
+    pub(crate) fn of(handle: impl Into<Arc<Handle>>) -> Self {
+        Self {
+            handle: handle.into(),
+        }
     }
 
     /// The lock of a key.
@@ -129,8 +144,19 @@ impl Locks {
     ///
     /// The cause, at once if the server refuses the connection or its name is unknown.
     pub async fn ping(&self) -> Result<(), Error> {
-        let limit = Duration::from_secs(1);
-        self.handle.query(cmd("PING"), true, limit).await.map(drop)
+        query::<redis::Value>(&self.handle, cmd("PING"), Duration::from_secs(1))
+            .await
+            .map(drop)
+    }
+
+    /// Sends a command that may be sent twice, on the connection that the locks use, which it must not block: to ask the
+    /// server for its time, for instance. In a cluster it needs a key.
+    ///
+    /// # Errors
+    ///
+    /// That of the command, or the cause if there is no reply within three times the response timeout.
+    pub async fn query<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, Error> {
+        query(&self.handle, command.clone(), self.handle.session().patience()).await
     }
 
     /// Resolves when all releases in the background are done.
@@ -152,21 +178,25 @@ impl Locks {
     /// # Ok(()) }
     /// ```
     pub async fn shutdown(&self) {
-        let _: Result<(), Error> = self.handle.ask(Operation::Settle).await;
-    }
-}
-
-impl From<Handle> for Locks {
-    fn from(handle: Handle) -> Self {
-        Self {
-            handle: Arc::new(handle),
+        if self.handle.session().is_at_home() {
+            self.handle.session().exit.settle().await;
         }
     }
 }
 
+async fn query<T: FromRedisValue>(handle: &Handle, command: Cmd, within: Duration) -> Result<T, Error> {
+    let session = Arc::clone(handle.session());
+    session.check_process()?;
+    let querying = |_| async move { session.query(command, true, within).await };
+    let reply = handle.session().run(querying).await?;
+    Ok(T::from_redis_value(reply).map_err(RedisError::from)?)
+}
+
 impl fmt::Debug for Locks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Locks").field(&self.handle.label).finish()
+        f.debug_tuple("Locks")
+            .field(self.handle.session().links.label())
+            .finish()
     }
 }
 
@@ -182,6 +212,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(1 << 32);
 pub struct Lock {
     handle: Arc<Handle>,
     key: Arc<[u8]>,
+    key_hash: u64,
     owner: Option<Owner>,
     lease: Duration,
     timeout: Duration,
@@ -198,6 +229,7 @@ impl Lock {
         Self {
             handle: Arc::clone(handle),
             key: key.into(),
+            key_hash: BuildHasherDefault::<DefaultHasher>::default().hash_one(key),
             owner: None,
             lease: Duration::from_secs(30),
             timeout: Duration::MAX,
@@ -282,6 +314,13 @@ impl Lock {
         self
     }
 
+    /// For a lock on several servers: the grant has at least this fence, 1 to 2^53 - 1, and its fence can be raised. The
+    /// servers must have `dlock.quorum yes`.
+    pub fn min_fence(mut self, fence: u64) -> Self {
+        self.min_fence = NonZeroU64::new(fence);
+        self
+    }
+
     /// The lock counts as acquired only when this many replicas have acknowledged it; it is released if they have not
     /// within `timeout` after the grant. Then it survives a failover to one of them. This takes a connection of its own
     /// and a round trip to the replicas, during which the lease runs. It does not apply to renewals and releases.
@@ -335,9 +374,7 @@ impl Lock {
     /// not help. It keeps trying while the cause may pass, such as a lost connection or a full queue; but if the server was
     /// never reached, it fails at once.
     pub async fn acquire(&self) -> Result<Guard, Error> {
-        let now = BootInstant::now();
-        let until = (self.timeout < LONGEST_WAIT).then(|| now + self.timeout);
-        match self.request(true, until).await? {
+        match self.request(true).await? {
             Some(guard) => Ok(guard),
             // Only a server that does not know QUEUE.
             None => Err(Error::Invalid("the server's module is too old: update it".into())),
@@ -351,7 +388,7 @@ impl Lock {
     /// As for [`Lock::acquire`]. After a lost connection the request is sent again for a while; the same acquisition never
     /// counts twice.
     pub async fn try_acquire(&self) -> Result<Option<Guard>, Error> {
-        self.request(false, None).await
+        self.request(false).await
     }
 
     /// Acquires the lock, runs `work` under it, then releases it. When the lock is lost, the work is cancelled: its future
@@ -377,36 +414,34 @@ impl Lock {
 
     /// The holders and waiters; `None` if the lock is free and nobody waits.
     pub async fn info(&self) -> Result<Option<LockInfo>, Error> {
-        let command = GetInfo::new(&*self.key).into();
-        let reply = self.handle.query(command, true, self.handle.patience()).await?;
-        Ok(redis::from_redis_value(reply).map_err(redis::RedisError::from)?)
+        let command = cmd("DLOCK.INFO").arg(&*self.key).take();
+        query(&self.handle, command, self.handle.session().patience()).await
     }
 
-    pub(crate) fn with_min_fence(mut self, fence: Option<NonZeroU64>) -> Self {
-        self.min_fence = fence;
-        self
+    async fn request(&self, waits: bool) -> Result<Option<Guard>, Error> {
+        let (limit, session) = (self.validate()?, self.handle.session());
+        session.check_process()?;
+        let acquiring = |link| {
+            let handle = Arc::clone(&self.handle);
+            let acquiring = Acquiring::new(Arc::clone(session), link, self.wanted(limit, waits));
+            // Here already: if the caller is gone by then, the guard is dropped.
+            async move { Ok(acquire(acquiring).await?.map(|held| Guard::new(&handle, held))) }
+        };
+        session.run(acquiring).await
     }
 
-    async fn request(&self, waits: bool, until: Option<BootInstant>) -> Result<Option<Guard>, Error> {
-        let limit = self.validate()?;
-        let number = self.handle.next_number();
-        let (key, owner) = (Arc::clone(&self.key), self.owner.clone());
-        let request = Request {
-            identity: Identity::new(key, owner, number, &self.handle.process),
+    fn wanted(&self, limit: Limit, waits: bool) -> Wanted {
+        Wanted {
+            key: Arc::clone(&self.key),
+            key_hash: self.key_hash,
+            owner: self.owner.clone(),
             limit,
             min_fence: self.min_fence,
             plan: self.plan(),
             acknowledgement: self.acknowledgement,
             waits,
-            until,
-        };
-        let mut abandoned = Abandoned {
-            handle: &self.handle,
-            number: Some(number),
-        };
-        let outcome = self.handle.ask(|reply| Operation::Acquire(request, reply)).await;
-        abandoned.number = None;
-        Ok(outcome?.map(|held| Guard::new(&self.handle, held)))
+            timeout: (self.timeout < LONGEST_WAIT).then_some(self.timeout),
+        }
     }
 
     /// Rejects what no server accepts, before anything is sent.
@@ -441,7 +476,7 @@ impl Lock {
         Plan {
             lease: self.lease,
             // With jitter: locks that were acquired at the same time are not renewed at the same time forever.
-            renew_after: (self.lease / 3).mul_f64(rand::random_range(0.85..=1.0)),
+            renew_after: (self.lease / 3).mul_f64(random_share(0.85..=1.0)),
             max_hold: self.max_hold,
             release_after: self.release_after,
         }
@@ -450,23 +485,6 @@ impl Lock {
 
 fn invalid<T>(text: &str) -> Result<T, Error> {
     Err(Error::Invalid(text.into()))
-}
-
-/// A request whose caller is gone is taken back.
-struct Abandoned<'a> {
-    handle: &'a Handle,
-    number: Option<u64>,
-}
-
-impl Drop for Abandoned<'_> {
-    fn drop(&mut self) {
-        if let Some(number) = self.number
-            && self.handle.is_at_home()
-        {
-            let pending = self.handle.begin_release();
-            self.handle.send(Operation::Abandon(number, pending));
-        }
-    }
 }
 
 impl fmt::Debug for Lock {

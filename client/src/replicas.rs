@@ -6,66 +6,70 @@ use std::time::Duration;
 use redis::{FromRedisValue, RedisError, cmd};
 use tokio::time::sleep;
 
-use crate::clock::BootInstant;
-use crate::command::Milliseconds;
+use crate::command::{Acknowledgement, milliseconds};
 use crate::error::Error;
-use crate::request::{Acknowledgement, Held};
-use crate::server::{Connection, Server};
+use crate::hold::BootInstant;
+use crate::server::Connection;
 use crate::session::Session;
-use crate::stage::Stage;
+use crate::table::Held;
 
 /// Connections that no WAIT blocks at the moment.
-#[derive(Clone, Default)]
-pub(crate) struct WaitConnections(Arc<Mutex<Vec<Connection>>>);
+#[derive(Default)]
+pub(crate) struct WaitConnections(Mutex<Vec<Connection>>);
 
 /// The reply rounds the remaining lease down.
 const ROUNDING: Duration = Duration::from_millis(1);
 /// Before another connection is tried.
 const PAUSE: Duration = Duration::from_millis(10);
 
-impl WaitConnections {
-    /// Waits until the replicas have a grant. When a connection is lost, it is asked again on another.
-    pub async fn confirm(
-        &self,
-        server: &Server,
-        held: &Held,
-        asked: Acknowledgement,
-        response_timeout: Duration,
-    ) -> Result<(), Error> {
-        let until = BootInstant::now() + asked.timeout;
-        loop {
-            let outcome = self.try_confirm(server, held, asked, response_timeout).await;
-            match outcome {
-                Err(error) if error.is_ambiguous() && BootInstant::now() < until => sleep(PAUSE).await,
-                outcome => return outcome,
-            }
+/// Waits until the replicas have a grant. When a connection is lost, it is asked again on another.
+pub(crate) async fn confirm(
+    session: Arc<Session>,
+    held: Arc<Held>,
+    asked: Acknowledgement,
+) -> Result<(), Error> {
+    let until = BootInstant::now() + asked.timeout;
+    loop {
+        match try_confirm(&session, &held, asked).await {
+            Err(error) if error.is_ambiguous() && BootInstant::now() < until => sleep(PAUSE).await,
+            outcome => return outcome,
         }
     }
+}
 
-    async fn try_confirm(
-        &self,
-        server: &Server,
-        held: &Held,
-        asked: Acknowledgement,
-        response_timeout: Duration,
-    ) -> Result<(), Error> {
-        let free = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let read_timeout = asked.timeout.saturating_add(response_timeout);
-        let mut connection = match free {
-            Some(connection) => connection,
-            None => server.connect_reader(response_timeout, read_timeout).await?,
-        };
-        write_again(&mut connection, held).await?;
-        let acknowledged = acknowledge(&mut connection, held, asked).await?;
+async fn try_confirm(session: &Session, held: &Held, asked: Acknowledgement) -> Result<(), Error> {
+    let (links, connections) = (&session.links, &session.wait_connections);
+    let free = connections.take();
+    let read_timeout = asked.timeout.saturating_add(links.timeout());
+    let mut connection = match free {
+        Some(connection) => connection,
+        None => {
+            links
+                .server()
+                .connect_reader(links.timeout(), read_timeout)
+                .await?
+        }
+    };
+    write_again(&mut connection, held).await?;
+    let acknowledged = acknowledge(&mut connection, held, asked).await?;
+    connections.put(connection);
+    let needed = asked.replicas.saturating_add(u32::from(asked.fsynced));
+    match acknowledged >= needed {
+        true => Ok(()),
+        false => Err(Error::Unreplicated { needed, acknowledged }),
+    }
+}
+
+impl WaitConnections {
+    fn take(&self) -> Option<Connection> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).pop()
+    }
+
+    fn put(&self, connection: Connection) {
         self.0
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .push(connection);
-        let needed = asked.replicas.saturating_add(u32::from(asked.fsynced));
-        match acknowledged >= needed {
-            true => Ok(()),
-            false => Err(Error::Unreplicated { needed, acknowledged }),
-        }
     }
 }
 
@@ -77,10 +81,10 @@ async fn write_again(connection: &mut Connection, held: &Held) -> Result<(), Err
         // The safe deadline is earlier than that of the server, by at most this share.
         lease = lease.saturating_add(lease / 500).saturating_add(2 * ROUNDING);
         let remaining = connection.query(&held.extend(lease)).await?;
-        match Milliseconds::from_redis_value(remaining).map_err(RedisError::from)? {
-            Milliseconds(remaining) if remaining <= lease => return Ok(()),
+        match milliseconds(&remaining).ok_or_else(Error::unreadable)? {
+            remaining if remaining <= lease => return Ok(()),
             // The server had a longer one: by another hold of this owner, or because the grant was slow.
-            Milliseconds(remaining) => lease = remaining + ROUNDING,
+            remaining => lease = remaining + ROUNDING,
         }
     }
 }
@@ -94,11 +98,11 @@ async fn acknowledge(connection: &mut Connection, held: &Held, asked: Acknowledg
         .max(1);
     if !asked.fsynced {
         let wait = cmd("WAIT").arg(needed).arg(timeout_ms).take();
-        let reply = connection.query_server_of(&wait, &held.identity.key).await?;
+        let reply = connection.query_server_of(&wait, &held.request.key).await?;
         return Ok(u32::from_redis_value(reply).map_err(RedisError::from)?);
     }
     let wait = cmd("WAITAOF").arg(1).arg(needed).arg(timeout_ms).take();
-    match connection.query_server_of(&wait, &held.identity.key).await {
+    match connection.query_server_of(&wait, &held.request.key).await {
         Ok(reply) => {
             let (primary, replicas) = <(u32, u32)>::from_redis_value(reply).map_err(RedisError::from)?;
             Ok(primary + replicas.min(needed))
@@ -109,19 +113,5 @@ async fn acknowledge(connection: &mut Connection, held: &Held, asked: Acknowledg
                 .into(),
         )),
         Err(error) => Err(error.into()),
-    }
-}
-
-impl Session {
-    /// The replicas have a grant, or do not have it in time.
-    pub fn on_acknowledged(&mut self, number: u64, outcome: Result<(), Error>, now: BootInstant) {
-        if let Err(error) = outcome {
-            self.refuse(number, Err(error), None, now);
-        } else if let Some(Stage::Held(holding)) = self.entries.get_mut(&number).map(|entry| &mut entry.stage)
-            && let Some((reply, begun)) = holding.unconfirmed.take()
-        {
-            let held = Arc::clone(&holding.held);
-            self.hand_over(&held, reply, begun, now);
-        }
     }
 }

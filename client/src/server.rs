@@ -1,8 +1,15 @@
 //! Servers, and connections to them.
 
 use std::convert::Infallible;
+use std::fmt;
+#[cfg(feature = "cluster")]
+use std::future::poll_fn;
 use std::io;
+use std::pin::Pin;
+#[cfg(feature = "sentinel")]
 use std::sync::Arc;
+#[cfg(feature = "cluster")]
+use std::task::Poll;
 use std::time::Duration;
 
 use redis::aio::{AsyncPushSender, MultiplexedConnection, SendError};
@@ -19,13 +26,18 @@ use redis::io::tcp::socket2::TcpKeepalive;
 #[cfg(feature = "sentinel")]
 use redis::sentinel::SentinelClient;
 use redis::{
-    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, Pipeline, ProtocolVersion, PushInfo,
-    PushKind, RedisError, RedisResult, Value,
+    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, ProtocolVersion, PushInfo, PushKind,
+    RedisError, RedisResult, Value,
 };
+use tokio::runtime;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::task::unconstrained;
 use tokio::time::timeout;
 
 use crate::error::Error;
 
+/// How many commands may be without a reply. More would only wait in buffers.
+pub(crate) const MAX_UNANSWERED: usize = 1000;
 /// A peer that vanished without closing its connection is detected after about this long.
 const DEAD_PEER: Duration = Duration::from_secs(10);
 
@@ -40,6 +52,8 @@ enum Kind {
     Cluster(Box<ClusterClient>),
     #[cfg(feature = "sentinel")]
     Sentinel(Arc<tokio::sync::Mutex<SentinelClient>>),
+    #[cfg(all(test, feature = "testing"))]
+    Simulated(crate::simulation::Network),
 }
 
 /// A connection, or several to the nodes of a cluster, for many requests at once.
@@ -50,23 +64,15 @@ pub(crate) enum Connection {
     Cluster(ClusterConnection),
 }
 
+/// Of a command that was sent.
+pub(crate) type Reply = Pin<Box<dyn Future<Output = RedisResult<Value>> + Send>>;
+
 /// A server that grants locks. One that is no cluster needs no address.
 pub(crate) type Node = Option<(String, u16)>;
 
 impl Server {
-    /// For messages. Never shows a password.
-    pub(crate) fn label(&self) -> Arc<str> {
-        match &self.0 {
-            Kind::Node(client) => client.get_connection_info().addr().to_string().into(),
-            #[cfg(feature = "cluster")]
-            Kind::Cluster(_) => "the cluster".into(),
-            #[cfg(feature = "sentinel")]
-            Kind::Sentinel(_) => "the primary that the Sentinels name".into(),
-        }
-    }
-
     /// Whether it is neither a cluster nor whichever server Sentinels name.
-    pub(crate) fn is_one_server(&self) -> bool {
+    pub fn is_one(&self) -> bool {
         matches!(self.0, Kind::Node(_))
     }
 
@@ -79,58 +85,64 @@ impl Server {
         }
     }
 
-    /// A connection for requests. `on_loss` is called when it is lost, if its protocol can tell.
+    #[cfg(all(test, feature = "testing"))]
+    pub(crate) fn simulated(network: crate::simulation::Network) -> Self {
+        Self(Kind::Simulated(network))
+    }
+
+    /// A connection, driven by the calling runtime. A reply may take as long as `replies_within`; whoever sends requests
+    /// waits in its own way, perhaps in another runtime. `on_loss` is called when it is lost, if its protocol can tell.
     pub(crate) async fn connect(
         &self,
-        response_timeout: Duration,
+        limit: Duration,
+        replies_within: Option<Duration>,
+        _background: &runtime::Handle,
         on_loss: impl Fn() + Clone + Send + Sync + 'static,
     ) -> RedisResult<Connection> {
         let connecting = async {
             let client = match &self.0 {
                 Kind::Node(client) => (**client).clone(),
                 #[cfg(feature = "sentinel")]
-                Kind::Sentinel(sentinels) => sentinels.lock().await.async_get_client().await?,
+                Kind::Sentinel(sentinels) => find_primary(sentinels, limit, _background).await?,
                 #[cfg(feature = "cluster")]
                 Kind::Cluster(client) => {
                     // Only RESP3 connections, if the application asked for them, tell of their loss.
-                    let config = ClusterConfig::new().set_push_sender(on_disconnection(on_loss));
+                    let mut config = ClusterConfig::new().set_push_sender(on_disconnection(on_loss));
+                    if let Some(replies_within) = replies_within {
+                        config = config
+                            .set_connection_timeout(limit)
+                            .set_response_timeout(replies_within);
+                    }
                     let connection = client.get_async_connection_with_config(config).await?;
                     return Ok(Connection::Cluster(connection));
                 }
+                #[cfg(all(test, feature = "testing"))]
+                Kind::Simulated(network) => {
+                    let config = AsyncConnectionConfig::new()
+                        .set_response_timeout(replies_within)
+                        .set_pipeline_buffer_size(MAX_UNANSWERED)
+                        .set_push_sender(on_disconnection(on_loss));
+                    return network.connect(config).await.map(Connection::Node);
+                }
             };
-            let config = config(response_timeout).set_response_timeout(Some(response_timeout));
+            let config = AsyncConnectionConfig::new()
+                .set_connection_timeout(Some(limit))
+                .set_response_timeout(replies_within)
+                .set_pipeline_buffer_size(MAX_UNANSWERED);
             connect(&client, config, on_loss).await.map(Connection::Node)
         };
-        in_time(response_timeout, connecting).await
+        in_time(limit, connecting).await
     }
 
-    /// A connection on which requests may block for less than this long.
+    /// A connection on which requests may block for less than this long, for a task of the background.
     pub(crate) async fn connect_reader(
         &self,
-        response_timeout: Duration,
-        read_timeout: Duration,
+        limit: Duration,
+        replies_within: Duration,
     ) -> RedisResult<Connection> {
-        let connecting = async {
-            let client = match &self.0 {
-                Kind::Node(client) => (**client).clone(),
-                #[cfg(feature = "sentinel")]
-                Kind::Sentinel(sentinels) => sentinels.lock().await.async_get_client().await?,
-                #[cfg(feature = "cluster")]
-                Kind::Cluster(client) => {
-                    let config = ClusterConfig::new()
-                        .set_connection_timeout(response_timeout)
-                        .set_response_timeout(read_timeout);
-                    let connection = client.get_async_connection_with_config(config).await?;
-                    return Ok(Connection::Cluster(connection));
-                }
-            };
-            let config = config(response_timeout).set_response_timeout(Some(read_timeout));
-            let info = with_tcp_settings(&client);
-            let connecting = Client::open(info)?;
-            let connection = connecting.get_multiplexed_async_connection_with_config(&config);
-            connection.await.map(Connection::Node)
-        };
-        in_time(response_timeout, connecting).await
+        let background = runtime::Handle::current();
+        self.connect(limit, Some(replies_within), &background, || {})
+            .await
     }
 }
 
@@ -145,25 +157,24 @@ impl Connection {
         }
     }
 
-    /// Sends commands in one go. A reply of each, or one error for all.
-    pub async fn send(&mut self, commands: Vec<Cmd>) -> RedisResult<Vec<RedisResult<Value>>> {
+    /// Sends a command. Its future may be polled in any thread, also after the end of the runtime that drives the
+    /// connection. It keeps its place until there is a reply.
+    pub fn send(self, command: Cmd, _runtime: &runtime::Handle, place: OwnedSemaphorePermit) -> Reply {
         match self {
-            Self::Node(connection) => {
-                let mut pipeline = Pipeline::with_capacity(commands.len());
-                let count = commands.len();
-                for command in commands {
-                    pipeline.add_command(command);
-                }
-                let replies = connection.send_packed_commands(&pipeline, 0, count).await?;
-                Ok(replies.into_iter().map(Value::extract_error).collect())
-            }
+            // Tokio makes a task yield after many operations. This one must be on its way first.
+            Self::Node(mut connection) => Box::pin(unconstrained(async move {
+                let _place = place;
+                connection.send_packed_command(&command).await?.extract_error()
+            })),
             #[cfg(feature = "cluster")]
-            Self::Cluster(connection) => {
-                let mut replies = Vec::with_capacity(commands.len());
-                for command in commands {
-                    replies.push(query_cluster(connection, &command).await);
-                }
-                Ok(replies)
+            Self::Cluster(mut connection) => {
+                // Its future has timers of the runtime that drives the connection.
+                let runtime = _runtime.clone();
+                let sending = async move {
+                    let _place = place;
+                    query_cluster(&mut connection, &command).await
+                };
+                Box::pin(in_runtime(runtime, sending))
             }
         }
     }
@@ -221,6 +232,38 @@ impl Connection {
     }
 }
 
+/// The server that Sentinels name. They are always asked in the background, whose runtime drives the connections to them.
+#[cfg(feature = "sentinel")]
+async fn find_primary(
+    sentinels: &Arc<tokio::sync::Mutex<SentinelClient>>,
+    limit: Duration,
+    background: &runtime::Handle,
+) -> RedisResult<Client> {
+    let sentinels = Arc::clone(sentinels);
+    let asking = background.spawn(in_time(limit, async move {
+        sentinels.lock().await.async_get_client().await
+    }));
+    asking
+        .await
+        .unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::NotConnected).into()))
+}
+
+/// Runs this in a task of a runtime, from its first `await` on. When the runtime ends, its outcome is unknown.
+#[cfg(feature = "cluster")]
+async fn in_runtime<T: Send + 'static>(
+    runtime: runtime::Handle,
+    work: impl Future<Output = RedisResult<T>> + Send + 'static,
+) -> RedisResult<T> {
+    let mut work = Box::pin(unconstrained(work));
+    // In the order of the calls.
+    if let Poll::Ready(outcome) = poll_fn(|context| Poll::Ready(work.as_mut().poll(context))).await {
+        return outcome;
+    }
+    let task = runtime.spawn(work);
+    task.await
+        .unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::BrokenPipe).into()))
+}
+
 #[cfg(feature = "cluster")]
 async fn query_cluster(connection: &mut ClusterConnection, command: &Cmd) -> RedisResult<Value> {
     use redis::aio::ConnectionLike;
@@ -236,10 +279,6 @@ fn parse_node(address: &Value) -> RedisResult<Node> {
         Some(node) => Ok(Some(node)),
         None => Err(io::Error::other(format!("the cluster has a node without a port: {address}")).into()),
     }
-}
-
-fn config(response_timeout: Duration) -> AsyncConnectionConfig {
-    AsyncConnectionConfig::new().set_connection_timeout(Some(response_timeout))
 }
 
 async fn connect(
@@ -311,13 +350,28 @@ pub(crate) fn should_reconnect(error: &RedisError) -> bool {
 }
 
 /// A node redirects only those who know its cluster.
-pub(crate) fn map_error(error: RedisError, is_cluster: bool) -> Error {
-    if !is_cluster && error.code() == Some("MOVED") {
+pub(crate) fn map_error(error: RedisError, server: &Server) -> Error {
+    if !server.is_cluster() && error.code() == Some("MOVED") {
         let text = "the server is a cluster node, and another node serves this lock: open the locks with a \
                     redis::cluster::ClusterClient";
         return Error::Invalid(text.into());
     }
     error.into()
+}
+
+/// The address, without credentials, for messages.
+impl fmt::Display for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Kind::Node(client) => client.get_connection_info().addr().fmt(f),
+            #[cfg(feature = "cluster")]
+            Kind::Cluster(_) => f.write_str("the cluster"),
+            #[cfg(feature = "sentinel")]
+            Kind::Sentinel(_) => f.write_str("the primary that the Sentinels name"),
+            #[cfg(all(test, feature = "testing"))]
+            Kind::Simulated(_) => f.write_str("the simulated server"),
+        }
+    }
 }
 
 impl From<Client> for Server {

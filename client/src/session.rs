@@ -1,631 +1,540 @@
-//! All acquisitions, holds and releases of a process, and what is to be sent for them. Does no I/O and reads no clock:
-//! operations, replies, answers and times go in, commands come out.
+//! What the locks of a process share: the table of their requests, the links, and the background; and what the end of
+//! a thread, or of the process, waits for.
 //!
-//! Each entry of the table is one acquisition in one of its stages, or another question to the server. Three rules make
-//! it safe to lose replies, connections and servers:
+//! Three rules make it safe to lose replies, connections and servers:
 //!
-//! - Only the reply to the last sending of an entry counts.
+//! - Only the reply to the last sending of a request counts.
 //! - A request without a reply is sent again, until one arrives or its time is over.
 //! - What was, or may have been, granted to nobody is given back.
 
-use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::process;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
 
-use redis::{Cmd, FromRedisValue, Value};
+use redis::{Cmd, Value};
+use tokio::runtime;
+use tokio::sync::Notify;
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
 
-use crate::clock::{Backoff, BootInstant};
-use crate::command::{Milliseconds, ProcessName};
-use crate::error::Error;
-use crate::events::{Event, EventKind, Hook};
-use crate::hold::Action;
-use crate::request::{Acknowledgement, Exit, Held, Identity, Operation, Reply};
-use crate::stage::{Asking, Inbox, Question, Stage, Waiting};
+use crate::command::{Answer, ProcessName, Request, milliseconds};
+use crate::error::{Error, Lost};
+use crate::events::{End, Event, EventKind, Hook};
+use crate::hold::{Backoff, BootInstant};
+use crate::link::{Link, Links, Sent};
+use crate::table::{Held, Outcome, Sending, Step, Table, Told};
 
-/// How many commands may be without a reply. More would only wait in buffers.
-const MAX_UNANSWERED: usize = 1000;
-/// Holds that are due within this time are renewed together, if that is early enough for each of them.
-const RENEWED_TOGETHER: Duration = Duration::from_millis(50);
-/// After a lost connection, all holds are renewed within this time.
-const RENEWED_AFTER_LOSS: Duration = Duration::from_millis(500);
+/// How many times the response timeout a caller waits for a server that does not reply.
+const ATTEMPTS: u32 = 3;
+/// How long it is tried to give a request back, at least: a server that hangs may grant it long after it was sent.
+pub(crate) const GIVEN_BACK_FOR: Duration = Duration::from_secs(30);
+/// Copies of a request that a lost connection, or a redirection, may still deliver arrive within this time.
+pub(crate) const LATE_COPIES: Duration = Duration::from_millis(500);
 
-/// One sending of a command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Sending {
-    pub entry: u64,
-    nth: u32,
-    pub sent_at: BootInstant,
-    /// The key's hash, of an acquisition that was sent without an inbox.
-    probe: Option<u64>,
-}
-
-/// What the session is told once.
-pub(crate) struct SessionSettings {
-    pub process: Arc<ProcessName>,
-    /// Numbers for entries, shared with the callers.
-    pub numbers: Arc<AtomicU64>,
-    pub hook: Hook,
-    /// What the end of the process waits for.
-    pub exit: Arc<Exit>,
-    /// Whether connections redirect requests, so that a late one may overtake others.
-    pub is_cluster: bool,
-    /// How long a caller waits for a server that does not reply.
-    pub patience: Duration,
-}
+/// What the background runs.
+pub(crate) type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 pub(crate) struct Session {
-    pub(crate) settings: SessionSettings,
-    pub(crate) entries: HashMap<u64, Entry>,
-    /// Entries with something to send: acquisitions that wait, the oldest first, and all others.
-    pub(crate) acquisitions: BTreeSet<u64>,
-    urgent: VecDeque<u64>,
-    /// Acquisitions that have to wait while readers cannot create the inbox. All are sent again when it is there, or when
-    /// the readers have failed once more: in order, too.
-    pub(crate) parked: BTreeSet<u64>,
-    /// The keys, as hashes, of acquisitions that were sent without an inbox and have no reply yet.
-    probes: HashSet<u64>,
-    timers: BTreeSet<(BootInstant, u64)>,
-    unanswered: usize,
-    pub(crate) inbox: Inbox,
-    has_connected: bool,
-    /// Why the last call of a reader has failed, and since when.
-    pub(crate) reader_trouble: Option<(Error, BootInstant)>,
-    /// Who waits until all releases are done.
-    settling: Vec<Reply<()>>,
-    /// Grants that replicas must acknowledge.
-    pub(crate) unacknowledged: Vec<(Arc<Held>, Acknowledgement)>,
-}
-
-pub(crate) struct Entry {
-    pub(crate) stage: Stage,
-    /// How often something was sent for it.
-    sendings: u32,
-    /// The sending whose reply counts.
-    pub(crate) awaits: Option<u32>,
-    /// Whether it is among those with something to send.
-    is_ready: bool,
-    /// Nothing is sent before that.
-    resumes_at: Option<BootInstant>,
-    /// When it has to be looked at, as the timers know it.
-    timer: Option<BootInstant>,
-    pub(crate) backoff: Backoff,
+    pub links: Links,
+    /// Whether connections redirect requests, and send them again by themselves.
+    pub is_cluster: bool,
+    pub process: Arc<ProcessName>,
+    pub exit: Arc<Exit>,
+    hook: Hook,
+    numbers: AtomicU64,
+    table: Mutex<Table>,
+    runtime: runtime::Handle,
+    tasks: UnboundedSender<Task>,
+    /// There is something to do for the background: at once, or sooner than it knows.
+    pub wakeup: Notify,
+    /// When it wakes by itself, in us after boot.
+    sleeps_until: AtomicU64,
+    /// Whether no handle is left.
+    pub is_closing: AtomicBool,
+    /// The process that has the background.
+    pid: u32,
+    #[cfg(feature = "replicas")]
+    pub wait_connections: crate::replicas::WaitConnections,
 }
 
 impl Session {
-    pub fn new(settings: SessionSettings) -> Self {
+    pub fn new(
+        links: Links,
+        is_cluster: bool,
+        hook: Hook,
+        runtime: runtime::Handle,
+        tasks: UnboundedSender<Task>,
+        pid: u32,
+    ) -> Self {
         Self {
-            settings,
-            entries: HashMap::new(),
-            acquisitions: BTreeSet::new(),
-            urgent: VecDeque::new(),
-            parked: BTreeSet::new(),
-            probes: HashSet::new(),
-            timers: BTreeSet::new(),
-            unanswered: 0,
-            inbox: Inbox::new(),
-            has_connected: false,
-            reader_trouble: None,
-            settling: Vec::new(),
-            unacknowledged: Vec::new(),
+            links,
+            is_cluster,
+            process: Arc::new(ProcessName::new()),
+            exit: Arc::default(),
+            hook,
+            numbers: AtomicU64::new(0),
+            table: Mutex::new(Table::new()),
+            runtime,
+            tasks,
+            wakeup: Notify::new(),
+            sleeps_until: AtomicU64::new(0),
+            is_closing: AtomicBool::new(false),
+            pid,
+            #[cfg(feature = "replicas")]
+            wait_connections: crate::replicas::WaitConnections::default(),
         }
     }
 
-    /// Whether nothing is left to be sent or awaited. A lock that is kept until later counts, too.
-    pub fn is_over(&self) -> bool {
-        self.entries.is_empty()
+    /// The table. Nothing that holds this lock waits.
+    pub fn table(&self) -> MutexGuard<'_, Table> {
+        // Nothing panics under it, and each change is a whole one.
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether someone waits until all releases are done.
-    pub fn is_settling(&self) -> bool {
-        !self.settling.is_empty()
+    /// A number that no other request of this process has.
+    pub fn next_number(&self) -> u64 {
+        self.numbers.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// All releases are done.
-    pub fn on_settled(&mut self) {
-        for reply in self.settling.drain(..) {
-            let _ = reply.send(Ok(()));
+    /// How long a caller waits for a server that does not reply.
+    pub fn patience(&self) -> Duration {
+        self.links.timeout() * ATTEMPTS
+    }
+
+    /// Whether this is the process that has the background.
+    pub fn is_at_home(&self) -> bool {
+        process::id() == self.pid
+    }
+
+    /// That this is the process that has the background.
+    pub fn check_process(&self) -> Result<(), Error> {
+        match self.is_at_home() {
+            true => Ok(()),
+            false => Err(Error::Invalid(
+                "this process was forked after the locks were opened: open them in each process".into(),
+            )),
         }
     }
 
-    /// When [`Session::on_time`] has something to do.
-    pub fn wakes_at(&self) -> Option<BootInstant> {
-        self.timers.first().map(|(at, _)| *at)
-    }
-
-    /// A caller asks for something.
-    pub fn on_operation(&mut self, operation: Operation, now: BootInstant) {
-        match operation {
-            Operation::Acquire(request, reply) => {
-                let number = request.identity.number;
-                let waiting = Box::new(Waiting::new(request, reply, now));
-                self.insert(number, Stage::Waiting(waiting));
-            }
-            Operation::Abandon(number, pending) => self.abandon(number, pending, now),
-            Operation::Release {
-                held,
-                keeps,
-                reply,
-                pending,
-            } => self.release(&held, keeps, reply, pending, now),
-            Operation::Settle(reply) => self.settling.push(reply),
-            Operation::KeepInbox => self.inbox.keep(),
-            Operation::Extend {
-                held,
-                lease,
-                min_fence,
-                reply,
-            } => {
-                let reply = Some(reply);
-                let question = Question::Extend {
-                    held,
-                    lease,
-                    min_fence,
-                    reply,
-                };
-                self.ask(question, now + self.settings.patience);
-            }
-            Operation::Query {
-                command,
-                is_idempotent,
-                within,
-                reply,
-            } => {
-                let question = Question::Command {
-                    command,
-                    is_idempotent,
-                    reply: Some(reply),
-                };
-                self.ask(question, now + within);
-            }
-        }
-    }
-
-    /// The commands to send next.
-    pub fn take_commands(&mut self, now: BootInstant) -> Vec<(Sending, Cmd)> {
-        let mut commands = Vec::new();
-        while self.unanswered < MAX_UNANSWERED
-            && let Some(number) = self.next_ready()
-        {
-            let Some(entry) = self.entries.get_mut(&number) else {
-                continue;
-            };
-            if !std::mem::take(&mut entry.is_ready) {
-                continue;
-            }
-            let probe = match entry.stage.waits_for() {
-                Some(key) if self.inbox.is_closed() => {
-                    let mut hasher = DefaultHasher::new();
-                    key.hash(&mut hasher);
-                    Some(hasher.finish())
-                }
-                _ => None,
-            };
-            if probe.is_some_and(|key| !self.probes.insert(key)) {
-                // The first one would be told to wait, and this one could find the lock free a moment later.
-                self.inbox.want();
-                self.ready(number);
-                continue;
-            }
-            let inbox = &self.inbox;
-            let Some(command) = entry.stage.command(inbox, now) else {
-                continue;
-            };
-            entry.sendings += 1;
-            entry.awaits = Some(entry.sendings);
-            self.unanswered += 1;
-            let sending = Sending {
-                entry: number,
-                nth: entry.sendings,
-                sent_at: now,
-                probe,
-            };
-            commands.push((sending, command));
-            self.set_timer(number);
-        }
-        commands
-    }
-
-    /// Whether there is something to send, for which a connection is needed.
-    pub fn is_ready(&self) -> bool {
-        !self.urgent.is_empty() || (!self.acquisitions.is_empty() && !self.inbox.is_opening())
-    }
-
-    fn next_ready(&mut self) -> Option<u64> {
-        let urgent = self.urgent.pop_front();
-        urgent.or_else(|| match self.inbox.is_opening() {
-            // A newer request must not be queued before those that found no inbox.
-            true => None,
-            false => self.acquisitions.pop_first(),
-        })
-    }
-
-    /// The reply to a command, or why there is none.
-    pub fn on_reply(&mut self, sending: Sending, reply: Result<Value, Error>, now: BootInstant) {
-        self.unanswered = self.unanswered.saturating_sub(1);
-        if let Some(key) = sending.probe {
-            self.probes.remove(&key);
-        }
-        let Some(entry) = self.entries.get_mut(&sending.entry) else {
-            return;
-        };
-        if entry.awaits != Some(sending.nth) {
-            return;
-        }
-        entry.awaits = None;
-        if reply.is_ok() {
-            entry.backoff = Backoff::default();
-        }
-        let number = sending.entry;
-        match &mut entry.stage {
-            Stage::Waiting(_) => self.on_acquire_reply(number, sending.sent_at, reply, now),
-            Stage::Held(_) => self.on_renewed(number, sending.sent_at, reply, now),
-            Stage::Releasing(_) => self.on_release_reply(number, reply, now),
-            Stage::GivingBack(_) => self.on_given_back(number, reply, now),
-            Stage::Asking(_) => self.on_answered(number, sending.sent_at, reply, now),
-            Stage::Over => {}
-        }
-    }
-
-    /// There is a connection.
-    pub fn on_connected(&mut self) {
-        self.has_connected = true;
-    }
-
-    /// The connection was lost. All leases are renewed soon: how long the server was away is not known.
-    pub fn on_disconnected(&mut self, now: BootInstant) {
-        let held = self
-            .entries
-            .iter()
-            .filter_map(|(number, entry)| match &entry.stage {
-                Stage::Held(holding) => Some((*number, Arc::clone(&holding.held))),
-                _ => None,
+    pub fn report(&self, request: &Request, kind: impl FnOnce() -> EventKind) {
+        if !self.hook.is_deaf() {
+            self.hook.report(&Event {
+                key: Arc::clone(&request.key),
+                owner: request.owner().clone(),
+                kind: kind(),
             });
-        for (number, held) in held.collect::<Vec<_>>() {
-            let pause = RENEWED_AFTER_LOSS.mul_f64(rand::random_range(0.0..=1.0));
-            held.hold().renew_by(now + pause);
-            self.set_timer(number);
         }
     }
 
-    /// There is no connection. Those who can wait do so; the others are told why.
-    pub fn on_connect_failed(&mut self, error: &Error, now: BootInstant) {
-        let urgent = self.urgent.iter().chain(&self.acquisitions).copied();
-        for number in urgent.collect::<Vec<_>>() {
-            let has_connected = self.has_connected;
-            let Some(entry) = self.entries.get_mut(&number) else {
-                continue;
-            };
-            let ends = match &mut entry.stage {
-                Stage::Waiting(waiting) => {
-                    waiting.note(error.clone(), now);
-                    !waiting.is_patient() || !has_connected
-                }
-                Stage::Asking(_) => true,
-                Stage::Releasing(releasing) => {
-                    releasing.note(error.clone());
-                    false
-                }
-                Stage::GivingBack(giving) if giving.until <= now => {
-                    self.remove(number);
-                    continue;
-                }
-                Stage::Held(holding) => {
-                    if holding.renewal.take().is_some() {
-                        entry.is_ready = false;
-                        self.on_renewed(number, now, Err(error.clone()), now);
-                    }
-                    false
-                }
-                Stage::GivingBack(_) | Stage::Over => false,
-            };
-            // The caller of a release waits for a limited time from now on.
-            self.set_timer(number);
-            if ends {
-                self.fail(number, error.clone(), now);
+    // Where work is done.
+
+    /// Does this in the calling task, by the link of its runtime, if it has one; otherwise in the background.
+    pub async fn run<T: Send + 'static, W>(&self, work: impl FnOnce(Arc<Link>) -> W) -> Result<T, Error>
+    where
+        W: Future<Output = Result<T, Error>> + Send + 'static,
+    {
+        match self.links.usable_here().await {
+            Some(link) => work(link).await,
+            None => {
+                self.run_elsewhere(work(Arc::clone(self.links.background())))
+                    .await
             }
         }
     }
 
-    /// Does what is due.
-    pub fn on_time(&mut self, now: BootInstant) {
-        while let Some(&(at, number)) = self.timers.first() {
-            if at > now + RENEWED_TOGETHER {
-                break;
-            }
-            self.timers.pop_first();
-            let Some(entry) = self.entries.get_mut(&number) else {
-                continue;
-            };
-            entry.timer = None;
-            if at > now && !entry.stage.is_renewed_by(at, now) {
-                self.set_timer(number);
-                break;
-            }
-            self.on_due(number, at, now);
-        }
-    }
-
-    fn on_due(&mut self, number: u64, at: BootInstant, now: BootInstant) {
-        let Some(entry) = self.entries.get_mut(&number) else {
-            return;
+    /// Does this in the background, while the calling task waits for it.
+    pub async fn run_elsewhere<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T, Error>> + Send + 'static,
+    ) -> Result<T, Error> {
+        let mut elsewhere = Elsewhere {
+            session: self,
+            task: Some(self.runtime.spawn(work)),
         };
-        if entry
-            .resumes_at
-            .take_if(|resumes_at| *resumes_at <= now)
-            .is_some()
+        let outcome = match &mut elsewhere.task {
+            Some(task) => task.await.ok(),
+            None => None,
+        };
+        elsewhere.task = None;
+        outcome.unwrap_or_else(|| Err(Error::Invalid("the background of the locks has ended".into())))
+    }
+
+    /// Does this in the background, whatever becomes of the calling task.
+    pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        // The background outlives its handles, except for those in a forked process.
+        let _ = self.tasks.send(Box::pin(task));
+    }
+
+    /// The background sleeps until then.
+    pub fn set_sleep(&self, until: BootInstant) {
+        self.sleeps_until.store(until.as_micros(), Ordering::SeqCst);
+    }
+
+    // Commands.
+
+    /// Sends a command once.
+    pub async fn send(&self, command: impl FnOnce() -> Cmd) -> Result<Value, Error> {
+        let turn = self.links.here().turn().await?;
+        turn.send(command()).reply().await
+    }
+
+    /// Sends a question, and sends it again after a lost reply, within this time.
+    pub async fn query(&self, command: Cmd, is_idempotent: bool, within: Duration) -> Result<Value, Error> {
+        let (mut last, mut backoff) = (Error::no_response(), Backoff::default());
+        let asking = async {
+            loop {
+                let turn = self.links.here().turn().await?;
+                match turn.send(command.clone()).reply().await {
+                    Err(error) if is_idempotent && error.is_ambiguous() => last = error,
+                    outcome => return outcome,
+                }
+                sleep(backoff.pause()).await;
+            }
+        };
+        let outcome = timeout(within, asking).await;
+        outcome.unwrap_or_else(|_| Err(last.at(self.links.label())))
+    }
+
+    // Requests.
+
+    /// The reply to an ACQUIRE.
+    pub fn on_reply(self: &Arc<Self>, request: &Arc<Request>, sending: Sending, reply: Result<Value, Error>) {
+        let step = self.table().on_reply(request, sending, reply, BootInstant::now());
+        self.perform(step, request);
+    }
+
+    /// A request that the background was to send again was not sent.
+    pub fn on_unsent(self: &Arc<Self>, request: &Arc<Request>, error: Error) {
+        let step = self
+            .table()
+            .tell(request.number, Told::Again(Some(Box::new(error))));
+        self.perform(step, request);
+    }
+
+    /// Waits for the outcome of a request.
+    pub async fn outcome(&self, request: &Request) -> Outcome {
+        poll_fn(|context| {
+            self.table()
+                .poll_outcome(request.number, BootInstant::now(), context.waker())
+        })
+        .await
+    }
+
+    /// The answers of an inbox, by a call of GRANTS that was first sent at `sent_at`.
+    pub fn on_answers(self: &Arc<Self>, sent_at: BootInstant, waited: Duration, answers: &[Value]) {
+        let now = BootInstant::now();
+        self.table().set_trouble(None, now);
+        for answer in answers.iter().filter_map(Answer::of) {
+            if let Some(number) = self.process.number(answer.id) {
+                let step = self.table().on_answer(number, &answer, (sent_at, waited), now);
+                let request = Request::answered(number, answer.key, answer.owner, &self.process);
+                self.perform(step, &Arc::new(request));
+            }
+        }
+    }
+
+    pub fn perform(self: &Arc<Self>, step: Step, request: &Arc<Request>) {
+        if let Some(request) = step.waits {
+            self.report(&request, || EventKind::Waiting);
+        }
+        if let Some(waker) = step.woken {
+            waker.wake();
+        }
+        if let Some(has_copies) = step.gives_back {
+            self.give_back(
+                Arc::clone(request),
+                None,
+                has_copies,
+                self.exit.begin_in_background(),
+            );
+        }
+        if step.is_urgent {
+            self.wakeup.notify_one();
+        }
+    }
+
+    /// A request is over, without a lock: what the server has of it is given back. `sent` is the sending that has no reply
+    /// yet.
+    pub fn leave(self: &Arc<Self>, request: &Arc<Request>, sent: Option<Sent>, pending: Pending) {
+        let (left, has_parked) = {
+            let mut table = self.table();
+            (table.leave(request.number), table.has_parked())
+        };
+        if has_parked {
+            self.wakeup.notify_one();
+        }
+        match left {
+            Some(has_copies) => self.give_back(Arc::clone(request), sent, has_copies, pending),
+            None => {
+                // Its reply tells whether there is anything to give back.
+                if let Some(mut sent) = sent {
+                    let (session, request) = (Arc::clone(self), Arc::clone(request));
+                    self.spawn(async move {
+                        let (has_it, has_copies) = match sent.reply().await {
+                            Ok(reply) => (reply != Value::Nil, false),
+                            Err(error) => (error.is_ambiguous(), true),
+                        };
+                        if has_it {
+                            session.take_back(&request, None, has_copies, pending).await;
+                        }
+                    });
+                }
+            }
+        }
+    }
+
+    /// Takes a request back in the background: it leaves the queue, and what it was granted is released.
+    pub fn give_back(
+        self: &Arc<Self>,
+        request: Arc<Request>,
+        sent: Option<Sent>,
+        has_copies: bool,
+        pending: Pending,
+    ) {
+        let session = Arc::clone(self);
+        self.spawn(async move { session.take_back(&request, sent, has_copies, pending).await });
+    }
+
+    async fn take_back(
+        self: &Arc<Self>,
+        request: &Request,
+        sent: Option<Sent>,
+        mut has_copies: bool,
+        pending: Pending,
+    ) {
+        // What is sent from here could overtake it.
+        if let Some(mut sent) = sent {
+            has_copies |= sent.reply().await.is_err_and(|error| error.is_ambiguous());
+        }
+        let until = BootInstant::now() + request.plan.lease.max(GIVEN_BACK_FOR);
+        self.release_until(request, until).await;
+        drop(pending);
+        if has_copies {
+            sleep(LATE_COPIES).await;
+            self.release_until(request, until).await;
+        }
+    }
+
+    /// Takes a request back. What cannot be taken back by then ends with its lease.
+    pub async fn release_until(&self, request: &Request, until: BootInstant) {
+        let mut backoff = Backoff::default();
+        while let Err(error) = self.send(|| request.release(None)).await
+            && error.is_transient()
+            && BootInstant::now() < until
         {
-            self.ready(number);
+            sleep(backoff.pause()).await;
         }
-        let Some(entry) = self.entries.get_mut(&number) else {
-            return;
-        };
-        match &mut entry.stage {
-            Stage::Waiting(waiting) if waiting.is_timed_out(now) => {
-                let error = waiting.timeout(self.reader_trouble.as_ref(), now);
-                self.fail(number, error, now);
-            }
-            Stage::Asking(asking) if asking.until <= now => {
-                let error = asking.last.take().unwrap_or_else(Error::no_response);
-                self.fail(number, error, now);
-            }
-            // A renewal that is due a little later is sent with the others now.
-            Stage::Held(holding) => {
-                let action = holding.held.hold().on_time(at.max(now));
-                self.perform(number, action, now);
-            }
-            Stage::Releasing(_) => self.on_release_due(number, now),
-            _ => {}
-        }
-        self.set_timer(number);
-    }
-
-    /// Grants that replicas must acknowledge.
-    #[cfg(feature = "replicas")]
-    pub fn take_unacknowledged(&mut self) -> Vec<(Arc<Held>, Acknowledgement)> {
-        std::mem::take(&mut self.unacknowledged)
     }
 
     // Holds.
 
-    fn on_renewed(
-        &mut self,
-        number: u64,
+    /// The lock is granted: its lease is renewed from now on.
+    pub fn watch(&self, held: &Held) {
+        let wakes_at = held.hold().wakes_at();
+        let sleeps_until = self.sleeps_until.load(Ordering::SeqCst);
+        let is_early = wakes_at.is_some_and(|at| at.as_micros() < sleeps_until);
+        // A loss is noticed, and a guard that is dropped is released, without waiting for a connection.
+        if is_early || !self.links.background().is_open() {
+            self.wakeup.notify_one();
+        }
+    }
+
+    /// The reply to an EXTEND that was sent at `sent_at`, or why there is none.
+    pub fn on_extended(
+        self: &Arc<Self>,
+        held: &Arc<Held>,
         sent_at: BootInstant,
         reply: Result<Value, Error>,
-        now: BootInstant,
-    ) {
-        let Some(Stage::Held(holding)) = self.entries.get_mut(&number).map(|entry| &mut entry.stage) else {
-            return;
+    ) -> Result<Duration, Error> {
+        let (lease, now) = (reply.and_then(lease_of), BootInstant::now());
+        let (lost, remaining) = {
+            let mut hold = held.hold();
+            hold.on_extended(sent_at, &lease, now);
+            (hold.lost(now), hold.remaining(now))
         };
-        let lease = reply.and_then(milliseconds);
-        let held = Arc::clone(&holding.held);
-        let action = held.hold().on_renewed(sent_at, &lease, now);
-        let was_failing = std::mem::replace(&mut holding.is_failing, lease.is_err());
-        match (lease, action) {
-            (Err(error), None) => self.report(&held.identity, EventKind::RenewFailed { error }),
-            (Ok(_), None) if was_failing => self.report(&held.identity, EventKind::RenewedAgain),
+        match lost {
+            Some(lost) => {
+                self.lose(held, lost);
+                Err(Error::Lost(lost))
+            }
+            None => lease.map(|_| remaining),
+        }
+    }
+
+    /// The same, for the EXTEND that renews the lease.
+    pub fn on_renewed(self: &Arc<Self>, held: &Arc<Held>, sent_at: BootInstant, reply: Result<Value, Error>) {
+        let (lease, now) = (reply.and_then(lease_of), BootInstant::now());
+        let (is_held, lost, was_failing) = {
+            let mut hold = held.hold();
+            hold.on_renewed(sent_at, &lease, now);
+            (
+                hold.is_held(now),
+                hold.lost(now),
+                hold.set_failing(lease.is_err()),
+            )
+        };
+        match (lease, lost) {
+            (_, Some(lost)) => self.lose(held, lost),
+            (Err(error), None) if is_held => self.report(&held.request, || EventKind::RenewFailed { error }),
+            (Ok(_), None) if was_failing => self.report(&held.request, || EventKind::RenewedAgain),
             _ => {}
         }
-        self.perform(number, action, now);
+        self.table().set_timer(held.request.number);
     }
 
-    fn perform(&mut self, number: u64, action: Option<Action>, now: BootInstant) {
-        match action {
-            Some(Action::Extend(lease)) => {
-                if let Some(Stage::Held(holding)) =
-                    self.entries.get_mut(&number).map(|entry| &mut entry.stage)
-                {
-                    holding.renewal = Some(lease);
-                }
-                self.ready(number);
-            }
-            Some(Action::NotifyLost(lost)) => self.lose(number, lost, now),
-            None => {}
-        }
-        self.set_timer(number);
-    }
-
-    // Questions.
-
-    fn ask(&mut self, question: Question, until: BootInstant) {
-        let number = self.settings.numbers.fetch_add(1, Ordering::Relaxed);
-        let asking = Asking {
-            question,
-            until,
-            last: None,
+    /// A hold is lost: its guard is told. What may be left of it is given back.
+    pub fn lose(self: &Arc<Self>, held: &Arc<Held>, lost: Lost) {
+        let number = held.request.number;
+        let is_known = {
+            let mut table = self.table();
+            let Some((_, is_known)) = table.held(number) else {
+                return;
+            };
+            table.leave(number);
+            is_known
         };
-        self.insert(number, Stage::Asking(Box::new(asking)));
-    }
-
-    fn on_answered(
-        &mut self,
-        number: u64,
-        sent_at: BootInstant,
-        answer: Result<Value, Error>,
-        now: BootInstant,
-    ) {
-        let Some(entry) = self.entries.get_mut(&number) else {
-            return;
-        };
-        let Stage::Asking(asking) = &mut entry.stage else {
-            return;
-        };
-        if let Err(error) = &answer
-            && error.is_ambiguous()
-            && asking.is_idempotent()
-            && now < asking.until
-        {
-            asking.last = Some(error.clone());
-            return self.retry(number, true, now);
+        held.end();
+        if is_known {
+            let (how, time) = (End::Lost(lost), held.hold().held(BootInstant::now()));
+            self.report(&held.request, || EventKind::Ended { how, held: time });
         }
-        let Some(entry) = self.entries.remove(&number) else {
-            return;
-        };
-        self.forget_timer(number, &entry);
-        if let Stage::Asking(asking) = entry.stage {
-            self.answer(asking.question, sent_at, answer, now);
+        let is_told = matches!(lost, Lost::NotHeld | Lost::NotOwner | Lost::Stale);
+        if !is_told || held.has_copies() {
+            let pending = self.exit.begin_in_background();
+            self.give_back(Arc::clone(&held.request), None, held.has_copies(), pending);
         }
-    }
-
-    fn answer(
-        &mut self,
-        question: Question,
-        sent_at: BootInstant,
-        answer: Result<Value, Error>,
-        now: BootInstant,
-    ) {
-        match question {
-            Question::Command { reply, .. } => {
-                if let Some(reply) = reply {
-                    // A caller that is gone does not want it.
-                    let _ = reply.send(answer);
-                }
-            }
-            Question::Extend { held, reply, .. } => {
-                let lease = answer.and_then(milliseconds);
-                let (action, outcome) = {
-                    let mut hold = held.hold();
-                    let action = hold.on_extended(sent_at, &lease, now);
-                    let outcome = match (hold.lost(now), lease) {
-                        (Some(lost), _) => Err(Error::Lost(lost)),
-                        (None, lease) => lease.map(|_| hold.remaining(now)),
-                    };
-                    (action, outcome)
-                };
-                if let Some(reply) = reply {
-                    let _ = reply.send(outcome);
-                }
-                self.perform(held.identity.number, action, now);
-            }
-        }
-    }
-
-    // The table.
-
-    pub(crate) fn insert(&mut self, number: u64, stage: Stage) {
-        let entry = Entry {
-            stage,
-            sendings: 0,
-            awaits: None,
-            is_ready: false,
-            resumes_at: None,
-            timer: None,
-            backoff: Backoff::default(),
-        };
-        self.entries.insert(number, entry);
-        self.ready(number);
-        self.set_timer(number);
-    }
-
-    /// Ends an entry with an error.
-    pub(crate) fn fail(&mut self, number: u64, error: Error, now: BootInstant) {
-        match self.entries.get(&number).map(|entry| &entry.stage) {
-            Some(Stage::Waiting(_)) => self.finish(number, Err(error), now),
-            Some(Stage::Asking(_)) => {
-                let Some(entry) = self.entries.remove(&number) else {
-                    return;
-                };
-                self.forget_timer(number, &entry);
-                if let Stage::Asking(asking) = entry.stage {
-                    self.answer(asking.question, now, Err(error), now);
-                }
-            }
-            _ => {}
-        }
-    }
-
-    /// Moves an entry to another stage. No reply to what was sent before counts.
-    pub(crate) fn enter(&mut self, number: u64, stage: Stage) -> Option<Stage> {
-        self.acquisitions.remove(&number);
-        let entry = self.entries.get_mut(&number)?;
-        entry.awaits = None;
-        entry.is_ready = false;
-        entry.resumes_at = None;
-        entry.backoff = Backoff::default();
-        let earlier = std::mem::replace(&mut entry.stage, stage);
-        self.set_timer(number);
-        Some(earlier)
-    }
-
-    pub(crate) fn remove(&mut self, number: u64) {
-        if let Some(entry) = self.entries.remove(&number) {
-            self.forget_timer(number, &entry);
-            self.acquisitions.remove(&number);
-        }
-    }
-
-    /// There is something to send for this entry.
-    pub(crate) fn ready(&mut self, number: u64) {
-        let Some(entry) = self.entries.get_mut(&number) else {
-            return;
-        };
-        let is_queueable = matches!(&entry.stage, Stage::Waiting(waiting) if waiting.is_patient());
-        if std::mem::replace(&mut entry.is_ready, true) && !is_queueable {
-            return;
-        }
-        match is_queueable {
-            true => _ = self.acquisitions.insert(number),
-            false => self.urgent.push_back(number),
-        }
-    }
-
-    /// Sends again: at once if a connection was lost, since a new one takes its time; else after a pause.
-    pub(crate) fn retry(&mut self, number: u64, is_connection_lost: bool, now: BootInstant) {
-        if is_connection_lost {
-            self.ready(number);
-        } else if let Some(entry) = self.entries.get_mut(&number) {
-            entry.resumes_at = Some(now + entry.backoff.pause());
-        }
-        self.set_timer(number);
-    }
-
-    /// Sends again at this time.
-    pub(crate) fn resume_at(&mut self, number: u64, at: BootInstant) {
-        if let Some(entry) = self.entries.get_mut(&number) {
-            entry.resumes_at = Some(at);
-        }
-        self.set_timer(number);
-    }
-
-    pub(crate) fn set_timer(&mut self, number: u64) {
-        let Some(entry) = self.entries.get_mut(&number) else {
-            return;
-        };
-        let at = match (entry.stage.wakes_at(), entry.resumes_at) {
-            (Some(one), Some(other)) => Some(one.min(other)),
-            (one, other) => one.or(other),
-        };
-        // One that is set too early does no harm, and is corrected then.
-        if let Some(at) = at
-            && entry.timer.is_none_or(|earlier| at < earlier)
-        {
-            let earlier = entry.timer.replace(at);
-            earlier.map(|earlier| self.timers.remove(&(earlier, number)));
-            self.timers.insert((at, number));
-        }
-    }
-
-    fn forget_timer(&mut self, number: u64, entry: &Entry) {
-        if let Some(at) = entry.timer {
-            self.timers.remove(&(at, number));
-        }
-    }
-
-    pub(crate) fn report(&self, identity: &Identity, kind: EventKind) {
-        self.settings.hook.report(&Event {
-            key: Arc::clone(&identity.key),
-            owner: identity.owner.clone(),
-            kind,
-        });
     }
 }
 
-fn milliseconds(value: Value) -> Result<Duration, Error> {
-    let Milliseconds(lease) = Milliseconds::from_redis_value(value).map_err(redis::RedisError::from)?;
-    Ok(lease)
+/// Ends a task whose caller is gone. The caller's thread, if it ends, waits for what the task leaves.
+struct Elsewhere<'a, T: Send + 'static> {
+    session: &'a Session,
+    task: Option<JoinHandle<T>>,
 }
 
-#[cfg(all(test, feature = "testing"))]
-mod tests;
+impl<T: Send> Drop for Elsewhere<'_, T> {
+    fn drop(&mut self) {
+        if let Some(task) = self.task.take() {
+            let pending = self.session.exit.begin();
+            task.abort();
+            self.session.spawn(async move {
+                let _ = task.await;
+                drop(pending);
+            });
+        }
+    }
+}
+
+/// The reply to EXTEND.
+fn lease_of(reply: Value) -> Result<Duration, Error> {
+    milliseconds(&reply).ok_or_else(Error::unreadable)
+}
+
+/// How long the end of a thread, or of the last handle outside of async code, waits for releases.
+const LONGEST_WAIT: Duration = Duration::from_millis(100);
+
+/// How many releases are on their way.
+#[derive(Default)]
+pub(crate) struct Exit {
+    pending: AtomicUsize,
+    /// How many threads wait. To notify nobody costs a system call, too.
+    waiting: Mutex<usize>,
+    settled: Condvar,
+    /// The same for tasks.
+    settled_tasks: Notify,
+}
+
+/// A release on its way. Whoever gives up a lock takes one, and it is dropped when that is done.
+pub(crate) struct Pending(Arc<Exit>);
+
+impl Exit {
+    /// The calling thread waits for it when it ends, as the main thread does when `main` returns.
+    pub fn begin(self: &Arc<Self>) -> Pending {
+        // A thread that is ending already does not wait.
+        let _ = AT_THREAD_END.try_with(|ends| ends.add(self));
+        self.begin_in_background()
+    }
+
+    /// Only the last handle, and [`Locks::shutdown`](crate::Locks::shutdown), wait for it.
+    pub fn begin_in_background(self: &Arc<Self>) -> Pending {
+        self.pending.fetch_add(1, Ordering::SeqCst);
+        Pending(Arc::clone(self))
+    }
+
+    fn is_settled(&self) -> bool {
+        self.pending.load(Ordering::SeqCst) == 0
+    }
+
+    /// Waits for all releases, however long they take.
+    pub async fn settle(&self) {
+        loop {
+            let settled = self.settled_tasks.notified();
+            if self.is_settled() {
+                return;
+            }
+            settled.await;
+        }
+    }
+
+    /// Waits for all releases, but not for long: a server may be gone.
+    pub fn wait(&self) {
+        self.wait_until(Instant::now() + LONGEST_WAIT);
+    }
+
+    fn wait_until(&self, by: Instant) {
+        let limit = by.saturating_duration_since(Instant::now());
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        *waiting += 1;
+        let waited = self
+            .settled
+            .wait_timeout_while(waiting, limit, |_| !self.is_settled());
+        *waited.unwrap_or_else(PoisonError::into_inner).0 -= 1;
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        let Self(exit) = self;
+        if exit.pending.fetch_sub(1, Ordering::SeqCst) > 1 {
+            return;
+        }
+        exit.settled_tasks.notify_waiters();
+        // Who waits has looked at the number before, or will look at it again.
+        if *exit.waiting.lock().unwrap_or_else(PoisonError::into_inner) > 0 {
+            exit.settled.notify_all();
+        }
+    }
+}
+
+thread_local! {
+    static AT_THREAD_END: AtThreadEnd = const { AtThreadEnd(RefCell::new(Vec::new())) };
+}
+
+/// What this thread waits for when it ends. A process that returns from `main`, or calls `exit`, ends its main thread
+/// first: without this, guards dropped just before would keep their locks for the rest of a lease.
+struct AtThreadEnd(RefCell<Vec<Weak<Exit>>>);
+
+impl AtThreadEnd {
+    fn add(&self, exit: &Arc<Exit>) {
+        let mut exits = self.0.borrow_mut();
+        let is_known = |known: &Weak<Exit>| std::ptr::eq(known.as_ptr(), Arc::as_ptr(exit));
+        if !exits.iter().any(is_known) {
+            exits.retain(|known| known.strong_count() > 0);
+            exits.push(Arc::downgrade(exit));
+        }
+    }
+}
+
+impl Drop for AtThreadEnd {
+    fn drop(&mut self) {
+        let by = Instant::now() + LONGEST_WAIT;
+        for exit in self.0.take().iter().filter_map(Weak::upgrade) {
+            exit.wait_until(by);
+        }
+    }
+}

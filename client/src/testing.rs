@@ -357,10 +357,10 @@ impl Connection {
     }
 }
 
-struct ProtocolError;
+pub(crate) struct ProtocolError;
 
 /// Takes one command off the input: an array of strings. `None`: it is not complete.
-fn parse<'a>(input: &mut &'a [u8]) -> Result<Option<Vec<&'a [u8]>>, ProtocolError> {
+pub(crate) fn parse<'a>(input: &mut &'a [u8]) -> Result<Option<Vec<&'a [u8]>>, ProtocolError> {
     let mut rest = *input;
     let Some(count) = parse_number(&mut rest, b'*')? else {
         return Ok(None);

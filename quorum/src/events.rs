@@ -1,5 +1,7 @@
 //! Events of locks over several servers.
 
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -57,7 +59,38 @@ pub enum EventKind {
     },
 }
 
-pub(crate) fn trace(event: &Event) {
+/// Who is told of events: `tracing`, and the application's callback.
+#[derive(Clone, Default)]
+pub(crate) struct Hook(Option<Arc<Callback>>);
+
+type Callback = dyn Fn(&Event) + Send + Sync;
+
+impl Hook {
+    /// Also tells the application.
+    pub fn calling(callback: impl Fn(&Event) + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(callback)))
+    }
+
+    /// Panics of callbacks and subscribers are contained: leases must be renewed after them, too.
+    pub fn report(&self, event: &Event) {
+        // The panic hook has printed its message.
+        let _ = catch_unwind(AssertUnwindSafe(|| trace(event)));
+        if let Self(Some(callback)) = self {
+            let _ = catch_unwind(AssertUnwindSafe(|| callback(event)));
+        }
+    }
+}
+
+impl fmt::Debug for Hook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self(Some(_)) => "Hook",
+            Self(None) => "no hook",
+        })
+    }
+}
+
+fn trace(event: &Event) {
     use EventKind::*;
     use tracing::{debug, error, warn};
     let (owner, key) = (&event.owner, String::from_utf8_lossy(&event.key));

@@ -64,7 +64,7 @@ impl Guard {
     ///
     /// [`Error::Lost`]; [`Error::NoQuorum`]: too few servers replied, and the lock may still be held.
     pub async fn extend(&self, lease: Duration) -> Result<Duration, Error> {
-        self.held.extend(lease).await
+        self.held.servers.thread.lend(self.held.extend(lease)).await
     }
 
     /// Releases the lock everywhere. `Ok` means that a majority held it until then.
@@ -74,7 +74,7 @@ impl Guard {
     /// [`Error::Lost`]: it may have been lost before. [`Error::NoQuorum`]: too few servers replied. It is released in the
     /// background, or free when its leases expire.
     pub async fn release(self) -> Result<(), Error> {
-        self.held.release().await
+        self.held.servers.thread.lend(self.held.release()).await
     }
 
     pub(crate) async fn run<T, E>(

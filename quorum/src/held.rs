@@ -3,13 +3,15 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use futures_util::stream::{FuturesUnordered, StreamExt};
+use futures_util::stream::{FuturesUnordered, Stream, StreamExt};
 use redis_dlock_client::{self as client, CancellationToken, Lost, Owner};
+use tokio::time::timeout;
 
-use crate::error::{Error, NoQuorum, NodeFailure};
+use crate::error::Error;
 use crate::events::EventKind;
 use crate::servers::Servers;
 use crate::standing::{Member, Standing};
+use crate::thread::Running;
 
 /// A lock that is held. Each of the holds that it consists of is renewed on its own.
 pub(crate) struct Held {
@@ -18,53 +20,67 @@ pub(crate) struct Held {
     pub owner: Owner,
     /// 0: of a shared lock.
     pub fence: u64,
-    standing: Mutex<Standing<Arc<Hold>>>,
+    standing: Mutex<Standing<Hold>>,
+    /// Waits for what may still be granted.
+    late: Mutex<Option<Running<()>>>,
     /// Cancelled when the lock is lost or given up.
     pub token: CancellationToken,
 }
 
 /// The hold on one server.
+#[derive(Clone)]
 pub(crate) struct Hold {
-    server: usize,
-    guard: Arc<client::Guard>,
+    pub server: usize,
+    pub guard: Arc<client::Guard>,
 }
 
 impl Held {
     pub fn new(
         servers: &Arc<Servers>,
         (key, owner, fence): (Arc<[u8]>, Owner, u64),
-        guards: Vec<(usize, Arc<client::Guard>)>,
+        holds: Vec<Hold>,
     ) -> Arc<Self> {
-        let holds = guards
-            .into_iter()
-            .map(|(server, guard)| Arc::new(Hold { server, guard }));
         let held = Arc::new(Self {
             servers: Arc::clone(servers),
             key,
             owner,
             fence,
-            standing: Mutex::new(Standing::held(servers.majority, holds.collect())),
+            standing: Mutex::new(Standing::held(servers.majority, holds)),
+            late: Mutex::default(),
             token: CancellationToken::new(),
         });
         held.holds().iter().for_each(|hold| held.watch(hold));
         held
     }
 
-    /// Adds the hold on a server. It is released if the lock is not held any more.
-    pub fn join(self: &Arc<Self>, server: usize, guard: Arc<client::Guard>) {
-        let hold = Arc::new(Hold { server, guard });
-        let refused = self.standing().join(Arc::clone(&hold));
-        if refused.is_none() {
-            self.watch(&hold);
-        }
+    /// What is granted late joins the lock, for a while and as long as it is held. The rest is given back.
+    pub fn join_late(self: &Arc<Self>, late: impl Stream<Item = Hold> + Send + 'static) {
+        let (held, limit): (Weak<Self>, _) = (Arc::downgrade(self), self.servers.node_timeout);
+        let joining = async move {
+            let join = late.for_each(async |hold| {
+                if let Some(held) = held.upgrade() {
+                    held.watch(&hold);
+                    held.standing().join(hold);
+                }
+            });
+            let _ = timeout(limit, join).await;
+        };
+        *self.late() = Some(self.servers.thread.spawn(joining));
+    }
+
+    fn drop_late(&self) {
+        let late = self.late().take();
+        drop(late);
     }
 
     fn watch(self: &Arc<Self>, hold: &Hold) {
-        let (held, token): (Weak<Self>, _) = (Arc::downgrade(self), hold.guard.token());
-        self.servers.tasks.spawn(async move {
-            // Also when it is released: then nothing is lost.
-            token.cancelled().await;
-            if let Some(held) = held.upgrade() {
+        let (held, ended): (Weak<Self>, _) = (Arc::downgrade(self), self.token.clone());
+        let token = hold.guard.token();
+        self.servers.thread.runtime.spawn(async move {
+            let lost = ended.run_until_cancelled(token.cancelled()).await;
+            if lost.is_some()
+                && let Some(held) = held.upgrade()
+            {
                 held.notify_loss();
             }
         });
@@ -83,8 +99,9 @@ impl Held {
         if let Some(lost) = lost {
             // A holder that needs time to stop keeps what it has left, for the rest of the leases.
             for hold in self.holds() {
-                client::several::stop_renewing(&hold.guard);
+                hold.guard.stop_renewing();
             }
+            self.drop_late();
             self.token.cancel();
             self.report(Some(lost));
         }
@@ -97,7 +114,7 @@ impl Held {
 
     /// Extends the leases. The rest goes on when a majority has replied.
     pub async fn extend(&self, lease: Duration) -> Result<Duration, Error> {
-        let extend = |hold: Arc<Hold>| async move { (hold.server, hold.guard.extend(lease).await) };
+        let extend = |hold: Hold| async move { (hold.server, hold.guard.extend(lease).await) };
         let mut extensions: FuturesUnordered<_> = self.holds().into_iter().map(extend).collect();
         let needed = self.servers.majority.needed();
         let (mut agreed, mut failures) = (0, vec![]);
@@ -106,20 +123,14 @@ impl Held {
         {
             match extended {
                 Ok(_) => agreed += 1,
-                Err(error) => failures.push(self.failure(server, error)),
+                Err(error) => failures.push(self.servers.failure(server, Some(error))),
             }
         }
-        self.servers
-            .tasks
-            .spawn(extensions.for_each(|_| std::future::ready(())));
+        self.leave(extensions);
         match self.lost() {
             Some(lost) => Err(Error::Lost(lost)),
             None if agreed >= needed => Ok(self.remaining()),
-            None => Err(Error::NoQuorum(NoQuorum {
-                needed,
-                agreed,
-                failures,
-            })),
+            None => Err(Error::NoQuorum(self.servers.no_quorum(agreed, failures))),
         }
     }
 
@@ -128,10 +139,13 @@ impl Held {
         let Some(holds) = self.give_up() else {
             return Err(Error::Lost(self.lost().unwrap_or(Lost::LeaseExpired)));
         };
+        let mut ending = Ending {
+            held: self,
+            lost: None,
+        };
         let count = holds.len();
-        let release = |hold: Arc<Hold>| async move {
-            let server = hold.server;
-            match Arc::into_inner(hold).and_then(|hold| Arc::into_inner(hold.guard)) {
+        let release = |Hold { server, guard }: Hold| async move {
+            match Arc::into_inner(guard) {
                 Some(guard) => {
                     // Where the fence is not known, a release proves nothing.
                     let proves = guard.fence() != 0;
@@ -151,30 +165,29 @@ impl Held {
             match released {
                 Ok(()) => agreed += usize::from(proves),
                 Err(client::Error::Lost(_)) => lost += 1,
-                Err(error) => failures.push(self.failure(server, error)),
+                Err(error) => failures.push(self.servers.failure(server, Some(error))),
             }
         }
-        self.servers
-            .tasks
-            .spawn(releases.for_each(|_| std::future::ready(())));
+        self.leave(releases);
         if agreed >= needed {
-            self.report(None);
             return Ok(());
         }
         if count - lost < needed {
-            self.report(Some(Lost::NotHeld));
+            ending.lost = Some(Lost::NotHeld);
             return Err(Error::Lost(Lost::NotHeld));
         }
-        self.report(None);
-        Err(Error::NoQuorum(NoQuorum {
-            needed,
-            agreed,
-            failures,
-        }))
+        Err(Error::NoQuorum(self.servers.no_quorum(agreed, failures)))
+    }
+
+    /// What nobody waits for any more goes on.
+    fn leave(&self, rest: FuturesUnordered<impl Future<Output: Send> + Send + 'static>) {
+        let rest = rest.for_each(|_| std::future::ready(()));
+        self.servers.thread.runtime.spawn(rest);
     }
 
     /// Gives the lock up. The holds that are returned are released when they are dropped. None if it is lost, or given up.
-    fn give_up(&self) -> Option<Vec<Arc<Hold>>> {
+    fn give_up(&self) -> Option<Vec<Hold>> {
+        self.drop_late();
         let (lost, holds) = self.standing().give_up();
         self.token.cancel();
         (lost.is_none() && !holds.is_empty()).then_some(holds)
@@ -187,32 +200,39 @@ impl Held {
         }
     }
 
-    fn failure(&self, server: usize, error: client::Error) -> NodeFailure {
-        NodeFailure {
-            server: Arc::clone(&self.servers.labels[server]),
-            error: Some(error),
-        }
-    }
-
-    fn holds(&self) -> Vec<Arc<Hold>> {
+    fn holds(&self) -> Vec<Hold> {
         self.standing().members().to_vec()
     }
 
-    fn standing(&self) -> MutexGuard<'_, Standing<Arc<Hold>>> {
-        // Each change under it is a whole one.
+    // Each change under these locks is a whole one.
+
+    fn standing(&self) -> MutexGuard<'_, Standing<Hold>> {
         self.standing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn late(&self) -> MutexGuard<'_, Option<Running<()>>> {
+        self.late.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Member for Arc<Hold> {
+/// A release under way. Its end is reported even if nobody waits for it.
+struct Ending<'a> {
+    held: &'a Held,
+    lost: Option<Lost>,
+}
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.held.report(self.lost);
+    }
+}
+
+impl Member for Hold {
     fn remaining(&self) -> Duration {
         self.guard.remaining()
     }
 
     fn lost(&self) -> Option<Lost> {
-        // Not awaited: it says at once why a hold is lost that is not held.
-        (!self.guard.is_held())
-            .then(|| client::several::lost(&self.guard))
-            .flatten()
+        self.guard.lost_now()
     }
 }

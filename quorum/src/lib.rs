@@ -12,6 +12,7 @@ mod majority;
 mod round;
 mod servers;
 mod standing;
+mod thread;
 
 pub use error::{Error, NoQuorum, NodeFailure, RunError};
 pub use events::{Event, EventKind};

@@ -4,15 +4,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis_dlock_client::several::{self, Hook};
+use futures_util::future::join_all;
 use redis_dlock_client::{self as client, Server};
-use tokio::task::JoinHandle;
 
 use crate::error::{Error, RunError};
-use crate::events::{Event, EventKind, trace};
+use crate::events::{Event, EventKind, Hook};
 use crate::guard::Guard;
 use crate::round::{Request, acquire};
 use crate::servers::Servers;
+use crate::thread::Thread;
 
 /// The locks of several independent servers. Cheap to clone; one per application is enough. One thread owns all its
 /// connections.
@@ -26,14 +26,14 @@ pub struct Locks {
 #[must_use]
 pub struct Settings {
     node_timeout: Duration,
-    hook: Hook<Event>,
+    hook: Hook,
 }
 
 impl Default for Settings {
     fn default() -> Self {
         Self {
             node_timeout: Duration::from_secs(1),
-            hook: Hook::new(trace),
+            hook: Hook::default(),
         }
     }
 }
@@ -46,17 +46,19 @@ impl Settings {
         self
     }
 
-    /// Calls `hook` for every event, in the thread of the locks: it must not block.
+    /// Calls `hook` for every event, in the thread of the locks or in a task that uses them: it must not block.
     pub fn on_event(mut self, hook: impl Fn(&Event) + Send + Sync + 'static) -> Self {
-        self.hook = self.hook.calling(hook);
+        self.hook = Hook::calling(hook);
         self
     }
 
     /// Of the locks on one of the servers.
-    fn for_server(&self, label: Arc<str>) -> client::Settings {
+    fn for_server(&self, label: Arc<str>, thread: &Thread) -> client::Settings {
         let hook = self.hook.clone();
         client::Settings::default()
             .response_timeout(self.node_timeout)
+            .background(thread.runtime.clone())
+            .untraced()
             .on_event(move |event| {
                 let server = Arc::clone(&label);
                 let kind = match &event.kind {
@@ -98,28 +100,31 @@ impl Locks {
     where
         Error: From<S::Error>,
     {
-        let mut named = vec![];
-        let mut opened = vec![];
+        let (mut named, mut labels): (Vec<Server>, Vec<Arc<str>>) = (vec![], vec![]);
         for server in servers {
             let server = server.try_into()?;
-            let label = several::label_of(&server);
-            if named.contains(&label) {
+            let label = server.to_string().into();
+            if labels.contains(&label) {
                 let text = format!("{label} is named twice: name each server once");
                 return Err(Error::Invalid(text));
             }
-            if !several::is_one_server(&server) {
+            if !server.is_one() {
                 let text =
                     format!("{label} is not a single server: name the independent servers of a quorum");
                 return Err(Error::Invalid(text));
             }
-            opened.push((server, settings.for_server(Arc::clone(&label))));
-            named.push(label);
+            named.push(server);
+            labels.push(label);
         }
-        if opened.is_empty() {
+        if named.is_empty() {
             return Err(Error::Invalid("a majority needs at least one server".into()));
         }
-        let (locks, tasks) = several::open(opened)?;
-        let servers = Servers::new(locks, settings.node_timeout, settings.hook, tasks);
+        let thread = Thread::start()?;
+        let open = |(server, label): (_, &Arc<str>)| {
+            client::Locks::with(server, settings.for_server(Arc::clone(label), &thread))
+        };
+        let locks: Result<_, client::Error> = named.into_iter().zip(&labels).map(open).collect();
+        let servers = Servers::new(locks?, labels, settings.node_timeout, settings.hook, thread);
         Ok(Self { servers })
     }
 
@@ -154,16 +159,7 @@ impl Locks {
 
     /// Resolves when all releases and cancellations in the background are done.
     pub async fn shutdown(&self) {
-        if self.servers.check_process().is_err() {
-            return;
-        }
-        let servers = Arc::clone(&self.servers);
-        // On the thread of the locks, after the tasks of callers that have gone.
-        let settling = self.servers.tasks.spawn(async move {
-            tokio::task::yield_now().await;
-            futures_util::future::join_all(servers.locks.iter().map(client::Locks::shutdown)).await;
-        });
-        let _ = settling.await;
+        join_all(self.servers.locks.iter().map(client::Locks::shutdown)).await;
     }
 }
 
@@ -242,34 +238,12 @@ impl Lock {
     }
 
     async fn request(&self, waits: bool) -> Result<Option<Guard>, Error> {
-        self.servers.check_process()?;
         let request = Request {
             waits,
             ..self.request.clone()
         };
-        let task = self
-            .servers
-            .tasks
-            .spawn(acquire(Arc::clone(&self.servers), request));
-        match Abandoned(task).join().await {
-            Some(outcome) => outcome,
-            None => Err(Error::Invalid("the thread of the locks has panicked".into())),
-        }
-    }
-}
-
-/// The task of a caller that is gone ends, and gives back what it was granted.
-struct Abandoned<T>(JoinHandle<T>);
-
-impl<T> Abandoned<T> {
-    async fn join(mut self) -> Option<T> {
-        (&mut self.0).await.ok()
-    }
-}
-
-impl<T> Drop for Abandoned<T> {
-    fn drop(&mut self) {
-        self.0.abort();
+        let servers = Arc::clone(&self.servers);
+        self.servers.thread.run(acquire(servers, request)).await
     }
 }
 

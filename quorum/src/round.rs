@@ -4,17 +4,16 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::FutureExt;
 use futures_util::future::{AbortHandle, Abortable};
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use redis_dlock_client::{self as client, BootInstant, Owner, several};
+use redis_dlock_client::{self as client, BootInstant, Owner};
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
 use crate::acquisition::{Acquisition, Input, Output};
 use crate::error::{Error, NoQuorum, NodeFailure};
 use crate::events::EventKind;
 use crate::guard::Guard;
-use crate::held::Held;
+use crate::held::{Held, Hold};
 use crate::servers::Servers;
 
 /// How long to wait for replies that may make a raise needless.
@@ -25,6 +24,8 @@ const SPLIT_TRY: Duration = Duration::from_millis(100);
 const PAUSE: Duration = Duration::from_millis(50);
 /// While a request waits, the servers are in use.
 const KEPT_IN_USE: Duration = Duration::from_secs(3);
+/// After so many turns of the thread, what was asked for is sent.
+const TURNS: usize = 5;
 const DOORWAY: &[u8] = b":doorway";
 
 /// An acquisition, as the application asked for it.
@@ -46,6 +47,7 @@ enum Step {
     /// The hold on a server was lost, or the server may be asked again.
     AskAgain(usize),
     InDoorway(Result<client::Guard, client::Error>),
+    DoorwayLeft,
     PatienceOver,
     /// Whether somebody holds a majority.
     LookedAround(bool),
@@ -56,24 +58,34 @@ type Steps = FuturesUnordered<Abortable<Pin<Box<dyn Future<Output = Step> + Send
 struct Round {
     servers: Arc<Servers>,
     request: Request,
+    begun: BootInstant,
     owner: Owner,
     acquisition: Acquisition,
     /// Whether it waits in the queues.
     queues: bool,
     steps: Steps,
-    /// What is under way at each server, and in the doorway.
-    at_servers: Vec<Vec<AbortHandle>>,
+    places: Vec<Place>,
+    /// At which server it waits for the doorway.
     doorway: Option<(usize, AbortHandle)>,
-    grants: Vec<Option<Arc<client::Guard>>>,
-    failures: Vec<Option<NodeFailure>>,
-    /// Which servers were asked for any fence, as they accept no such one as the others, and which reject the request
-    /// for good.
-    any_fence: Vec<bool>,
-    rejected: Vec<bool>,
     /// Whether a server said that others hold the lock.
     was_refused: bool,
     /// When to look around, as some servers have granted the lock and others have not.
     looks_at: Option<Instant>,
+    /// What to report. `None`: the caller is gone.
+    end: Option<EventKind>,
+}
+
+/// The request at one server.
+#[derive(Default)]
+struct Place {
+    under_way: Vec<AbortHandle>,
+    grant: Option<Arc<client::Guard>>,
+    /// Why it has not granted the lock.
+    failure: Option<NodeFailure>,
+    /// Whether it rejects the request for good.
+    is_rejected: bool,
+    /// Whether it was asked for any fence, as it accepts no such one as the others.
+    any_fence: bool,
 }
 
 /// How an attempt ended.
@@ -85,24 +97,19 @@ enum Outcome {
 
 /// `None`: others hold the lock, and the request does not wait.
 pub(crate) async fn acquire(servers: Arc<Servers>, request: Request) -> Result<Option<Guard>, Error> {
-    let begun = BootInstant::now();
-    let key = Arc::clone(&request.key);
-    servers.use_now(&key).await?;
-    let mut round = Round::new(Arc::clone(&servers), request);
-    let outcome = round.run_in_time(begun).await;
-    let took = BootInstant::now() - begun;
-    let kind = match &outcome {
+    let mut round = Round::new(servers, request);
+    let outcome = round.run_in_time().await;
+    let took = round.took();
+    round.end = Some(match &outcome {
         Ok(Some(guard)) => EventKind::Acquired {
             fence: guard.fence(),
             took,
         },
-        Ok(None) => EventKind::NotAcquired { error: None, took },
-        Err(error) => EventKind::NotAcquired {
-            error: Some(error.clone()),
+        refused => EventKind::NotAcquired {
+            error: refused.as_ref().err().cloned(),
             took,
         },
-    };
-    servers.report(&key, &round.owner, kind);
+    });
     outcome
 }
 
@@ -110,24 +117,24 @@ impl Round {
     fn new(servers: Arc<Servers>, request: Request) -> Self {
         let count = servers.locks.len();
         Self {
-            acquisition: Acquisition::new(count, !request.is_shared, servers.guess()),
+            begun: BootInstant::now(),
+            acquisition: Acquisition::new(count, !request.is_shared, 0),
             owner: Owner::unique(),
             queues: false,
             steps: FuturesUnordered::new(),
-            at_servers: (0..count).map(|_| vec![]).collect(),
+            places: (0..count).map(|_| Place::default()).collect(),
             doorway: None,
-            grants: (0..count).map(|_| None).collect(),
-            failures: vec![None; count],
-            any_fence: vec![false; count],
-            rejected: vec![false; count],
             was_refused: false,
             looks_at: None,
+            end: None,
             servers,
             request,
         }
     }
 
-    async fn run_in_time(&mut self, begun: BootInstant) -> Result<Option<Guard>, Error> {
+    async fn run_in_time(&mut self) -> Result<Option<Guard>, Error> {
+        self.servers.use_now(&self.request.key).await?;
+        self.begin();
         let end = Instant::now()
             .checked_add(self.request.timeout)
             .filter(|_| self.request.waits);
@@ -135,7 +142,7 @@ impl Round {
             Some(end) => timeout_at(end, self.run()).await,
             None => Ok(self.run().await),
         };
-        outcome.unwrap_or_else(|_| Err(self.timed_out(BootInstant::now() - begun)))
+        outcome.unwrap_or_else(|_| Err(self.timed_out()))
     }
 
     async fn run(&mut self) -> Result<Option<Guard>, Error> {
@@ -192,7 +199,7 @@ impl Round {
     }
 
     fn is_rejected(&self) -> bool {
-        let rejected = self.rejected.iter().filter(|rejected| **rejected).count();
+        let rejected = self.places.iter().filter(|place| place.is_rejected).count();
         self.servers.majority.is_blocked_by(rejected)
     }
 
@@ -206,9 +213,15 @@ impl Round {
         }
         self.leave_doorway();
         self.looks_at = None;
-        self.any_fence.fill(false);
+        self.places.iter_mut().for_each(|place| place.any_fence = false);
         self.owner = Owner::unique();
-        self.acquisition = Acquisition::new(self.grants.len(), !self.request.is_shared, self.servers.guess());
+        self.begin();
+    }
+
+    /// With what the clocks of the servers say by now.
+    fn begin(&mut self) {
+        let min_fence = self.servers.guess();
+        self.acquisition = Acquisition::new(self.places.len(), !self.request.is_shared, min_fence);
     }
 
     async fn follow(&mut self, outputs: Vec<Output>) -> Outcome {
@@ -218,21 +231,21 @@ impl Round {
         let mut health = self.servers.subscribe();
         loop {
             let looks_at = self.looks_at.unwrap_or_else(Instant::now);
-            let outputs = tokio::select! {
+            let step = tokio::select! {
                 // What there is to know comes before the time is up.
                 biased;
-                Some(step) = self.steps.next() => match step {
-                    Ok(step) => self.on_step(step).await,
-                    // Given back.
-                    Err(_) => vec![],
-                },
+                // Unless it was given back.
+                Some(step) = self.steps.next() => step.ok(),
                 () = sleep_until(looks_at), if self.looks_at.is_some() => {
                     self.look_around();
-                    vec![]
+                    None
                 }
-                _ = health.changed() => self.on_health(),
-                () = sleep(KEPT_IN_USE) => self.on_health(),
+                _ = timeout(KEPT_IN_USE, health.changed()) => {
+                    self.on_health();
+                    None
+                }
             };
+            let outputs = step.map(|step| self.on_step(step)).unwrap_or_default();
             if let Some(outcome) = self.perform(outputs) {
                 return outcome;
             }
@@ -253,7 +266,7 @@ impl Round {
                 Output::GiveBack(server) => self.give_back(server),
                 Output::Raise(server, to) => self.raise(server, to),
                 Output::StartPatience => {
-                    self.push(None, async {
+                    self.push(async {
                         sleep(PATIENCE).await;
                         Step::PatienceOver
                     });
@@ -283,18 +296,16 @@ impl Round {
         self.servers.node_timeout.mul_f64(rand::random_range(1.0..2.0))
     }
 
-    fn push(
-        &mut self,
-        server: Option<usize>,
-        step: impl Future<Output = Step> + Send + 'static,
-    ) -> AbortHandle {
+    fn push(&mut self, step: impl Future<Output = Step> + Send + 'static) -> AbortHandle {
         let (handle, registration) = AbortHandle::new_pair();
         let step: Pin<Box<dyn Future<Output = Step> + Send>> = Box::pin(step);
         self.steps.push(Abortable::new(step, registration));
-        if let Some(under_way) = server.and_then(|server| self.at_servers.get_mut(server)) {
-            under_way.push(handle.clone());
-        }
         handle
+    }
+
+    fn push_at(&mut self, server: usize, step: impl Future<Output = Step> + Send + 'static) {
+        let under_way = self.push(step);
+        self.places[server].under_way.push(under_way);
     }
 
     fn ask(&mut self, server: usize, queues: bool, min_fence: u64) {
@@ -302,8 +313,8 @@ impl Round {
         let mut lock = self.servers.locks[server]
             .lock(key)
             .lease(*lease)
-            .owner(&self.owner);
-        lock = several::with_min_fence(lock, min_fence);
+            .owner(&self.owner)
+            .min_fence(min_fence);
         if self.request.is_shared {
             lock = lock.shared();
         }
@@ -311,7 +322,7 @@ impl Round {
             lock = lock.max_hold(time);
         }
         let limit = self.servers.node_timeout;
-        self.push(Some(server), async move {
+        self.push_at(server, async move {
             let outcome = match queues {
                 true => lock.acquire().await.map(Some).map_err(Some),
                 false => match timeout(limit, lock.try_acquire()).await {
@@ -325,19 +336,20 @@ impl Round {
 
     /// Whatever was granted, and whatever is under way.
     fn give_back(&mut self, server: usize) {
-        for under_way in self.at_servers[server].drain(..) {
+        let place = &mut self.places[server];
+        for under_way in place.under_way.drain(..) {
             under_way.abort();
         }
-        self.grants[server] = None;
+        place.grant = None;
     }
 
     fn raise(&mut self, server: usize, to: u64) {
-        let Some(guard) = self.grants[server].clone() else {
+        let Some(guard) = self.places[server].grant.clone() else {
             return;
         };
         let (limit, lease) = (self.servers.node_timeout, self.request.lease);
-        self.push(Some(server), async move {
-            let outcome = timeout(limit, several::raise(&guard, lease, to)).await;
+        self.push_at(server, async move {
+            let outcome = timeout(limit, guard.raise_fence(lease, to)).await;
             let outcome = outcome.map_or(Err(None), |outcome| outcome.map_err(Some));
             Step::Raised(server, to, outcome)
         });
@@ -349,15 +361,14 @@ impl Round {
         // What was given back may arrive later: it must not be re-entered.
         self.owner = Owner::unique();
         // Without any, until one is up: see `on_health`.
-        let Some(first) = self.servers.first(|server| self.rejected[server]) else {
+        let Some(first) = self.servers.first(|server| self.places[server].is_rejected) else {
             return;
         };
         let key = [&*self.request.key, DOORWAY].concat();
         // A client that is gone delays the others for this time.
         let lease = self.servers.node_timeout.min(self.request.lease);
-        let lock = self.servers.locks[first].lock(key).lease(lease);
-        let lock = several::with_min_fence(lock, 1);
-        let handle = self.push(None, async move { Step::InDoorway(lock.acquire().await) });
+        let lock = self.servers.locks[first].lock(key).lease(lease).min_fence(1);
+        let handle = self.push(async move { Step::InDoorway(lock.acquire().await) });
         self.doorway = Some((first, handle));
     }
 
@@ -367,7 +378,7 @@ impl Round {
         }
     }
 
-    async fn on_step(&mut self, step: Step) -> Vec<Output> {
+    fn on_step(&mut self, step: Step) -> Vec<Output> {
         match step {
             Step::Asked(server, Ok(Some(guard))) => self.on_granted(server, guard),
             Step::Asked(server, Ok(None)) => {
@@ -376,12 +387,14 @@ impl Round {
             }
             Step::Asked(server, Err(error)) => self.on_failed(server, error),
             Step::Raised(server, to, Ok(())) => self.acquisition.on(Input::Raised(server, to)),
-            Step::Raised(server, _, Err(Some(error))) if several::is_rejection(&error) => {
+            Step::Raised(server, _, Err(Some(error))) if is_rejection(&error) => {
                 self.acquisition.on(Input::RaiseRejected(server))
             }
-            Step::Raised(server, _, Err(_)) => self.acquisition.on(Input::Lost(server)),
-            Step::AskAgain(server) => self.acquisition.on(Input::Lost(server)),
-            Step::InDoorway(Ok(doorway)) => self.on_doorway(doorway).await,
+            Step::Raised(server, _, Err(_)) | Step::AskAgain(server) => {
+                self.acquisition.on(Input::Lost(server))
+            }
+            Step::InDoorway(Ok(doorway)) => self.on_doorway(doorway),
+            Step::DoorwayLeft => vec![],
             Step::InDoorway(Err(error)) => {
                 if let Some((first, _)) = self.doorway.take() {
                     match error.is_transient() {
@@ -405,10 +418,11 @@ impl Round {
 
     fn on_granted(&mut self, server: usize, guard: client::Guard) -> Vec<Output> {
         let (fence, token) = (guard.fence(), guard.token());
-        self.failures[server] = None;
-        self.at_servers[server].clear();
-        self.grants[server] = Some(Arc::new(guard));
-        self.push(Some(server), async move {
+        let place = &mut self.places[server];
+        place.failure = None;
+        place.under_way.clear();
+        place.grant = Some(Arc::new(guard));
+        self.push_at(server, async move {
             token.cancelled().await;
             Step::AskAgain(server)
         });
@@ -417,8 +431,8 @@ impl Round {
     }
 
     fn on_failed(&mut self, server: usize, error: Option<client::Error>) -> Vec<Output> {
-        if error.as_ref().is_some_and(several::is_rejection)
-            && !std::mem::replace(&mut self.any_fence[server], true)
+        if error.as_ref().is_some_and(is_rejection)
+            && !std::mem::replace(&mut self.places[server].any_fence, true)
         {
             self.servers.forget_clock(server);
             return self.acquisition.on(Input::TooLarge(server));
@@ -436,16 +450,12 @@ impl Round {
 
     /// It would say the same again.
     fn reject(&mut self, server: usize, error: client::Error) {
-        self.rejected[server] = true;
+        self.places[server].is_rejected = true;
         self.note(server, Some(error));
     }
 
     fn note(&mut self, server: usize, error: Option<client::Error>) {
-        let server_name = Arc::clone(&self.servers.labels[server]);
-        self.failures[server] = Some(NodeFailure {
-            server: server_name,
-            error,
-        });
+        self.places[server].failure = Some(self.servers.failure(server, error));
     }
 
     fn ask_again_when_up(&mut self, server: usize) {
@@ -453,7 +463,7 @@ impl Round {
             return;
         }
         let servers = Arc::clone(&self.servers);
-        self.push(Some(server), async move {
+        self.push_at(server, async move {
             sleep(PAUSE).await;
             let mut health = servers.subscribe();
             while !servers.is_up(server) && health.changed().await.is_ok() {}
@@ -462,97 +472,94 @@ impl Round {
     }
 
     /// Asks all servers, and leaves when that is sent.
-    async fn on_doorway(&mut self, doorway: client::Guard) -> Vec<Output> {
+    fn on_doorway(&mut self, doorway: client::Guard) -> Vec<Output> {
         self.doorway = None;
-        let mut outputs = vec![];
-        for output in self.acquisition.on(Input::InDoorway(doorway.fence())) {
-            match output {
-                Output::Ask {
-                    server,
-                    queues,
-                    min_fence,
-                } => self.ask(server, queues, min_fence),
-                output => outputs.push(output),
+        let outputs = self.acquisition.on(Input::InDoorway(doorway.fence()));
+        self.push(async move {
+            // In the first one the requests are handed to the connections, which send them in the next ones.
+            for _ in 0..TURNS {
+                tokio::task::yield_now().await;
             }
-        }
-        // Polled once, the requests are handed to the connections, which send them in a few turns of the thread.
-        while let Some(Some(step)) = self.steps.next().now_or_never() {
-            if let Ok(step) = step {
-                outputs.extend(Box::pin(self.on_step(step)).await);
-            }
-        }
-        for _ in 0..4 {
-            tokio::task::yield_now().await;
-        }
-        drop(doorway);
+            drop(doorway);
+            Step::DoorwayLeft
+        });
         outputs
     }
 
-    fn on_health(&mut self) -> Vec<Output> {
+    fn on_health(&mut self) {
         self.servers.keep_in_use(&self.request.key);
         let is_left = |first: usize| !self.servers.is_up(first);
         let waits_nowhere = self.queues && self.doorway.is_none() && self.acquisition.is_in_doorway();
         if waits_nowhere || self.doorway.as_ref().is_some_and(|(first, _)| is_left(*first)) {
             self.enter_doorway();
         }
-        vec![]
     }
 
     fn look_around(&mut self) {
         self.looks_at = None;
         let (servers, key) = (Arc::clone(&self.servers), Arc::clone(&self.request.key));
         servers.keep_in_use(&key);
-        self.push(
-            None,
-            async move { Step::LookedAround(servers.is_held(&key).await) },
-        );
+        self.push(async move { Step::LookedAround(servers.is_held(&key).await) });
     }
 
     /// Hands the lock out, unless that took longer than its leases. What is still under way joins it later.
     fn hand_out(&mut self, fence: u64) -> Option<Outcome> {
-        let grants = self.grants.iter_mut().map(Option::take).enumerate();
-        let guards: Vec<_> = grants
-            .filter_map(|(server, guard)| Some((server, guard?)))
+        let places = self.places.iter_mut().enumerate();
+        let holds: Vec<_> = places
+            .filter_map(|(server, place)| place.grant.take().map(|guard| Hold { server, guard }))
             .collect();
-        let is_complete = guards.len() == self.grants.len();
+        let is_complete = holds.len() == self.places.len();
         let owned = (Arc::clone(&self.request.key), self.owner.clone(), fence);
-        let held = Held::new(&self.servers, owned, guards);
+        let held = Held::new(&self.servers, owned, holds);
         if held.remaining().is_zero() {
             return Some(Outcome::TooFew(self.no_quorum()));
         }
         self.servers.on_handed_out(fence);
         if !is_complete {
-            let late = join_late(Arc::clone(&held), std::mem::take(&mut self.steps));
-            self.servers.tasks.spawn(late);
+            let late = std::mem::take(&mut self.steps).filter_map(async |step| match step {
+                Ok(Step::Asked(server, Ok(Some(guard)))) => {
+                    let guard = Arc::new(guard);
+                    Some(Hold { server, guard })
+                }
+                _ => None,
+            });
+            held.join_late(late);
         }
         Some(Outcome::Guard(Guard::new(held)))
     }
 
     fn no_quorum(&self) -> NoQuorum {
-        self.servers.no_quorum(self.acquisition.grants(), &self.failures)
+        let down = self.servers.failures();
+        let failures = self.places.iter().zip(down);
+        let failures = failures.filter_map(|(place, down)| place.failure.clone().or(down));
+        self.servers
+            .no_quorum(self.acquisition.grants(), failures.collect())
     }
 
-    fn timed_out(&self, waited: Duration) -> Error {
+    fn timed_out(&self) -> Error {
         let last = (!self.was_refused).then(|| self.no_quorum());
         Error::Timeout {
             key: String::from_utf8_lossy(&self.request.key).into_owned(),
-            waited: Duration::from_millis(waited.as_millis() as u64),
+            waited: Duration::from_millis(self.took().as_millis() as u64),
             last,
         }
     }
+
+    fn took(&self) -> Duration {
+        BootInstant::now() - self.begun
+    }
 }
 
-/// What is granted late joins the lock, for a while and as long as it is held. The rest is given back.
-async fn join_late(held: Arc<Held>, mut steps: Steps) {
-    let joining = async {
-        while let Some(step) = steps.next().await {
-            if let Ok(Step::Asked(server, Ok(Some(guard)))) = step {
-                held.join(server, Arc::new(guard));
-            }
-        }
-    };
-    tokio::select! {
-        () = held.token.cancelled() => {}
-        _ = timeout(held.servers.node_timeout, joining) => {}
+impl Drop for Round {
+    /// Reports how it ended, also if its caller is gone.
+    fn drop(&mut self) {
+        let (error, took) = (None, self.took());
+        let kind = self.end.take();
+        let kind = kind.unwrap_or(EventKind::NotAcquired { error, took });
+        self.servers.report(&self.request.key, &self.owner, kind);
     }
+}
+
+fn is_rejection(error: &client::Error) -> bool {
+    error.code() == Some("ERR")
 }

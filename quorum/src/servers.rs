@@ -4,18 +4,17 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use futures_util::future::join_all;
-use redis_dlock_client::redis::{self, cmd};
-use redis_dlock_client::several::Hook;
-use redis_dlock_client::{self as client, BootInstant, GetOwner, Owner, several};
-use tokio::runtime::Handle;
+use futures_util::future::{join_all, join3};
+use redis_dlock_client::redis::{Value, cmd};
+use redis_dlock_client::{self as client, BootInstant, Owner};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 use crate::clocks::Clocks;
 use crate::error::{Error, NoQuorum, NodeFailure};
-use crate::events::{Event, EventKind};
+use crate::events::{Event, EventKind, Hook};
 use crate::majority::Majority;
+use crate::thread::Thread;
 
 /// How often servers are asked for the time while they are in use.
 const LOOKS_EVERY: Duration = Duration::from_secs(1);
@@ -31,14 +30,17 @@ const MAX_CONTENDED: usize = 10_000;
 pub(crate) struct Servers {
     /// The locks of each server.
     pub locks: Vec<client::Locks>,
+    /// Their addresses.
     pub labels: Vec<Arc<str>>,
     pub majority: Majority,
     /// How long a server may take to reply.
     pub node_timeout: Duration,
-    hook: Hook<Event>,
-    /// The thread of the locks.
-    pub tasks: Handle,
+    hook: Hook,
+    pub thread: Thread,
     health: watch::Sender<Vec<Server>>,
+    /// The last use.
+    used: watch::Sender<Option<Use>>,
+    begun: BootInstant,
     known: Mutex<Known>,
 }
 
@@ -58,47 +60,46 @@ impl Server {
     }
 }
 
+/// When the servers were used, and for which key.
+type Use = (BootInstant, Arc<[u8]>);
+
 struct Known {
     clocks: Clocks,
-    begun: BootInstant,
-    /// When the servers were used last, and for which key.
-    used_at: BootInstant,
-    key: Arc<[u8]>,
-    /// By server, whether it is looked at.
-    looks: Vec<bool>,
     contended: HashMap<Arc<[u8]>, BootInstant>,
 }
 
 impl Servers {
     pub fn new(
         locks: Vec<client::Locks>,
+        labels: Vec<Arc<str>>,
         node_timeout: Duration,
-        hook: Hook<Event>,
-        tasks: Handle,
+        hook: Hook,
+        thread: Thread,
     ) -> Arc<Self> {
-        let (count, now) = (locks.len(), BootInstant::now());
-        locks.iter().for_each(several::keep_inbox);
-        Arc::new(Self {
-            labels: locks.iter().map(several::label).collect(),
+        let count = locks.len();
+        let this = Arc::new(Self {
+            locks,
+            labels,
             majority: Majority::of(count),
             node_timeout,
             hook,
-            tasks,
+            thread,
             health: watch::Sender::new(vec![Server::default(); count]),
+            used: watch::Sender::new(None),
+            begun: BootInstant::now(),
             known: Mutex::new(Known {
                 clocks: Clocks::new(count),
-                begun: now,
-                used_at: now,
-                key: Arc::default(),
-                looks: vec![false; count],
                 contended: HashMap::new(),
             }),
-            locks,
-        })
+        });
+        for server in 0..count {
+            this.thread.runtime.spawn(look(Arc::downgrade(&this), server));
+        }
+        this
     }
 
     /// Before a request: waits, the first time only, until each server has been looked at.
-    pub async fn use_now(self: &Arc<Self>, key: &Arc<[u8]>) -> Result<(), Error> {
+    pub async fn use_now(&self, key: &Arc<[u8]>) -> Result<(), Error> {
         self.keep_in_use(key);
         let asked = |servers: &[Server]| servers.iter().filter(|server| server.was_asked).count();
         let mut health = self.health.subscribe();
@@ -120,28 +121,33 @@ impl Servers {
         }
     }
 
-    /// That it has the thread.
-    pub fn check_process(&self) -> Result<(), Error> {
-        self.locks.iter().try_for_each(several::check_process)?;
-        Ok(())
-    }
-
     /// Whether a majority replies.
     pub async fn ping(&self) -> Result<(), Error> {
-        let pings = join_all(self.locks.iter().map(client::Locks::ping)).await;
-        let (needed, agreed) = (self.majority.needed(), pings.iter().flatten().count());
-        let failures = pings.into_iter().zip(&self.labels).filter_map(|(ping, label)| {
-            let server = Arc::clone(label);
-            let error = Some(ping.err()?);
-            Some(NodeFailure { server, error })
-        });
-        match agreed >= needed {
-            true => Ok(()),
-            false => Err(Error::NoQuorum(NoQuorum {
-                needed,
-                agreed,
-                failures: failures.collect(),
-            })),
+        let pings = join_all(self.locks.iter().map(client::Locks::ping));
+        let pings = self.thread.lend(pings).await;
+        let agreed = pings.iter().flatten().count();
+        if agreed >= self.majority.needed() {
+            return Ok(());
+        }
+        let failures = pings
+            .into_iter()
+            .enumerate()
+            .filter_map(|(server, ping)| Some(self.failure(server, Some(ping.err()?))));
+        Err(Error::NoQuorum(self.no_quorum(agreed, failures.collect())))
+    }
+
+    pub fn failure(&self, server: usize, error: Option<client::Error>) -> NodeFailure {
+        NodeFailure {
+            server: Arc::clone(&self.labels[server]),
+            error,
+        }
+    }
+
+    pub fn no_quorum(&self, agreed: usize, failures: Vec<NodeFailure>) -> NoQuorum {
+        NoQuorum {
+            needed: self.majority.needed(),
+            agreed,
+            failures,
         }
     }
 
@@ -154,15 +160,9 @@ impl Servers {
     }
 
     /// Sees to it that the servers are looked at.
-    pub fn keep_in_use(self: &Arc<Self>, key: &Arc<[u8]>) {
-        let mut known = self.known();
-        known.used_at = BootInstant::now();
-        known.key = Arc::clone(key);
-        for (server, looks) in known.looks.iter_mut().enumerate() {
-            if !std::mem::replace(looks, true) {
-                self.tasks.spawn(look(Arc::downgrade(self), server));
-            }
-        }
+    pub fn keep_in_use(&self, key: &Arc<[u8]>) {
+        self.used
+            .send_replace(Some((BootInstant::now(), Arc::clone(key))));
     }
 
     /// Whether it is known to be down. At first nothing is known.
@@ -198,10 +198,7 @@ impl Servers {
 
     /// A server has not replied to a request in time, or has rejected it.
     pub fn set_failure(&self, server: usize, error: Option<client::Error>) {
-        let failure = NodeFailure {
-            server: Arc::clone(&self.labels[server]),
-            error,
-        };
+        let failure = self.failure(server, error);
         self.health.send_if_modified(|servers| {
             servers
                 .get_mut(server)
@@ -209,24 +206,19 @@ impl Servers {
         });
     }
 
-    /// The servers that are down, and why.
-    pub fn no_quorum(&self, agreed: usize, rejections: &[Option<NodeFailure>]) -> NoQuorum {
-        let down = self.health.borrow();
-        let failures = down.iter().zip(rejections);
-        let failures =
-            failures.filter_map(|(server, rejection)| rejection.clone().or_else(|| server.failure.clone()));
-        NoQuorum {
-            needed: self.majority.needed(),
-            agreed,
-            failures: failures.collect(),
-        }
+    /// By server, why it is down, if it is.
+    pub fn failures(&self) -> Vec<Option<NodeFailure>> {
+        let health = self.health.borrow();
+        health.iter().map(|server| server.failure.clone()).collect()
     }
 
     /// The fence to ask for.
     pub fn guess(&self) -> u64 {
-        let known = self.known();
-        let now = BootInstant::now() - known.begun;
-        known.clocks.guess(now, |server| self.is_up(server))
+        self.known().clocks.guess(self.now(), |server| self.is_up(server))
+    }
+
+    fn now(&self) -> Duration {
+        BootInstant::now() - self.begun
     }
 
     pub fn forget_clock(&self, server: usize) {
@@ -258,21 +250,67 @@ impl Servers {
     /// Whether somebody holds the lock on a majority.
     pub async fn is_held(&self, key: &[u8]) -> bool {
         let limit = self.node_timeout / 2;
-        let asked = self
-            .locks
-            .iter()
-            .enumerate()
-            .filter(|(server, _)| self.is_up(*server));
-        let asked = asked.map(|(_, locks)| async move {
-            let asking = several::query(locks, GetOwner::new(key).into(), limit);
-            let reply = timeout(limit, asking).await.ok()?.ok()?;
-            redis::from_redis_value::<Option<Owner>>(reply).ok()?
-        });
-        let owners: Vec<Owner> = join_all(asked).await.into_iter().flatten().collect();
+        let command = cmd("DLOCK.OWNER").arg(key).take();
+        let locks = self.locks.iter().enumerate();
+        let asked = locks.filter(|(server, _)| self.is_up(*server));
+        let asked = asked.map(|(_, locks)| timeout(limit, locks.query::<Option<Owner>>(&command)));
+        let replies = join_all(asked).await;
+        let owners: Vec<Owner> = replies
+            .into_iter()
+            .filter_map(|reply| reply.ok()?.ok()?)
+            .collect();
         let held_by = |owner| owners.iter().filter(|other| *other == owner).count();
         owners
             .iter()
             .any(|owner| held_by(owner) >= self.majority.needed())
+    }
+
+    /// Looks at a server, and notes whether it is there.
+    async fn look_at(&self, server: usize, key: &[u8]) {
+        let (run_id, failure) = match self.find_run_id(server, key).await {
+            Ok(run_id) => (run_id, None),
+            Err(error) => (None, Some(self.failure(server, error))),
+        };
+        self.health.send_if_modified(|servers| {
+            let Some(known) = servers.get_mut(server) else {
+                return false;
+            };
+            let is_news = !known.was_asked || known.failure.is_some() != failure.is_some();
+            known.was_asked = true;
+            known.run_id = run_id.or(known.run_id.take());
+            known.failure = failure;
+            is_news
+        });
+    }
+
+    /// The server's run id, or why it is down. Also asks for the time.
+    async fn find_run_id(&self, server: usize, key: &[u8]) -> Result<Option<String>, Option<client::Error>> {
+        let locks = &self.locks[server];
+        // Nobody holds a lock as this owner. A server that grants nothing for now says so.
+        let probe = cmd("DLOCK.EXTEND").arg(key).arg(Owner::unique()).arg(1).take();
+        let (time, info) = (cmd("TIME"), cmd("INFO").arg("server").take());
+        let asking = join3(
+            locks.query::<Value>(&probe),
+            locks.query::<(u64, u64)>(&time),
+            locks.query::<String>(&info),
+        );
+        let Ok((probe, time, info)) = timeout(self.node_timeout, asking).await else {
+            return Err(None);
+        };
+        if let Err(error) = probe
+            && error.is_transient()
+        {
+            return Err(Some(error));
+        }
+        // Without permission for it, the guess is the process's own last fence.
+        if let Ok((seconds, micros)) = time {
+            let unix_ms = seconds * 1000 + micros / 1000;
+            self.known().clocks.on_time(server, unix_ms, self.now());
+        }
+        Ok(info.ok().and_then(|info| {
+            let line = info.lines().find_map(|line| line.strip_prefix("run_id:"));
+            line.map(|id| id.trim_end().to_owned())
+        }))
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
@@ -296,39 +334,20 @@ fn find_alias(servers: &[Server]) -> Option<(usize, usize)> {
 /// Looks at a server from time to time while it is in use: its clock, its identity, and whether it is there. A server that
 /// is down is looked at more often.
 async fn look(servers: Weak<Servers>, server: usize) {
-    let Some(mut health) = servers.upgrade().map(|servers| servers.subscribe()) else {
+    let subscribed = servers
+        .upgrade()
+        .map(|servers| (servers.health.subscribe(), servers.used.subscribe()));
+    let Some((mut health, mut used)) = subscribed else {
         return;
     };
-    loop {
-        let Some(this) = servers.upgrade() else { return };
-        let found = look_once(&this, server).await;
-        let failure = found.as_ref().err().cloned().map(|error| NodeFailure {
-            server: Arc::clone(&this.labels[server]),
-            error,
-        });
-        let run_id = found.ok().flatten();
-        this.health.send_if_modified(|servers| {
-            let Some(known) = servers.get_mut(server) else {
-                return false;
-            };
-            let is_news =
-                !known.was_asked || known.failure.is_some() != failure.is_some() || known.run_id != run_id;
-            known.was_asked = true;
-            known.run_id = run_id.or(known.run_id.take());
-            known.failure = failure;
-            is_news
-        });
+    while let Some(key) = until_used(&mut used).await
+        && let Some(this) = servers.upgrade()
+    {
+        this.look_at(server, &key).await;
         let pause = match this.is_up(server) {
             true => LOOKS_EVERY.min(this.node_timeout),
             false => this.node_timeout / 4,
         };
-        {
-            let mut known = this.known();
-            if BootInstant::now() - known.used_at > IDLE {
-                known.looks[server] = false;
-                return;
-            }
-        }
         drop(this);
         health.mark_unchanged();
         // At once if a request has failed; but no more often than a request.
@@ -337,38 +356,12 @@ async fn look(servers: Weak<Servers>, server: usize) {
     }
 }
 
-/// The server's run id, or why it is down.
-async fn look_once(servers: &Servers, server: usize) -> Result<Option<String>, Option<client::Error>> {
-    let (locks, limit) = (&servers.locks[server], servers.node_timeout);
-    let key = Arc::clone(&servers.known().key);
-    let looking = async {
-        // Nobody holds a lock as this owner. A server that grants nothing for now says so.
-        let probe = client::Extend::new(&*key, Owner::unique(), limit).into();
-        let time = several::query(locks, cmd("TIME"), limit);
-        let info = several::query(locks, cmd("INFO").arg("server").take(), limit);
-        futures_util::future::join3(several::query(locks, probe, limit), time, info).await
+/// Waits until the servers are in use: for which key. `None`: never again.
+async fn until_used(used: &mut watch::Receiver<Option<Use>>) -> Option<Arc<[u8]>> {
+    let is_new = |last: &Option<Use>| {
+        last.as_ref()
+            .is_some_and(|(at, _)| BootInstant::now() - *at < IDLE)
     };
-    let Ok((probe, time, info)) = timeout(limit, looking).await else {
-        return Err(None);
-    };
-    if let Err(error) = probe
-        && error.is_transient()
-    {
-        return Err(Some(error));
-    }
-    // Without permission for it, the guess is the process's own last fence.
-    if let Ok(time) = time
-        && let Ok((seconds, micros)) = redis::from_redis_value::<(u64, u64)>(time)
-    {
-        let mut known = servers.known();
-        let now = BootInstant::now() - known.begun;
-        known.clocks.on_time(server, seconds * 1000 + micros / 1000, now);
-    }
-    let info = info
-        .ok()
-        .and_then(|info| redis::from_redis_value::<String>(info).ok());
-    Ok(info.and_then(|info| {
-        let line = info.lines().find_map(|line| line.strip_prefix("run_id:"));
-        line.map(|id| id.trim_end().to_owned())
-    }))
+    let last = used.wait_for(is_new).await.ok()?;
+    last.as_ref().map(|(_, key)| Arc::clone(key))
 }

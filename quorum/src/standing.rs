@@ -40,13 +40,9 @@ impl<M: Member> Standing<M> {
         &self.members
     }
 
-    /// Adds a hold. Returns it instead if the lock is not held any more.
-    pub fn join(&mut self, member: M) -> Option<M> {
-        if self.state != State::Held {
-            return Some(member);
-        }
+    /// Adds a hold.
+    pub fn join(&mut self, member: M) {
         self.members.push(member);
-        None
     }
 
     /// How long a majority of the holds lasts.
@@ -182,17 +178,11 @@ mod tests {
     }
 
     #[test]
-    fn late_hold_counts_only_while_the_lock_is_held() {
-        let (mut lock, members) = held();
+    fn late_hold_counts() {
+        let (_, members) = held();
         let mut five = Standing::held(Majority::of(5), members.to_vec());
         assert_eq!(five.remaining(), ms(100));
-        assert!(five.join(Fake::lasting(800)).is_none());
+        five.join(Fake::lasting(800));
         assert_eq!(five.remaining(), ms(500));
-
-        lock.give_up();
-        assert!(lock.join(Fake::lasting(800)).is_some(), "given up");
-        members.iter().for_each(|member| member.lose(NotHeld));
-        assert_eq!(five.on_loss(), Some(NotHeld));
-        assert!(five.join(Fake::lasting(800)).is_some(), "lost");
     }
 }

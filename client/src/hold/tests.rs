@@ -4,8 +4,8 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use super::{Action, Hold, PendingRelease, Plan, ReleaseStep};
-use crate::clock::BootInstant;
 use crate::error::{Error, Lost};
+use crate::hold::BootInstant;
 
 const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)

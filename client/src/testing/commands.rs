@@ -367,12 +367,12 @@ impl Server {
     }
 
     /// The calls that get their replies now.
-    pub(super) fn take_woken(&mut self) -> Vec<Call> {
+    pub(crate) fn take_woken(&mut self) -> Vec<Call> {
         std::mem::take(&mut self.woken)
     }
 
     /// Replies to a call that waited.
-    pub(super) fn reply(&mut self, call: Call, client: &mut Client) {
+    pub(crate) fn reply(&mut self, call: Call, client: &mut Client) {
         match self.state.inboxes.reply(call, self.now) {
             Some(dlock_core::Reply::Grants(reply)) => client.push(&answers(&reply)),
             Some(dlock_core::Reply::Answer(answer)) => client.push(&match answer {
@@ -386,12 +386,12 @@ impl Server {
     }
 
     /// The client of a call is gone.
-    pub(super) fn lose_reader(&mut self, call: Call) {
+    pub(crate) fn lose_reader(&mut self, call: Call) {
         self.state.lose_reader(call, self.now);
     }
 
     /// How long until something is due.
-    pub(super) fn time_until_due(&mut self) -> Option<Duration> {
+    pub(crate) fn time_until_due(&mut self) -> Option<Duration> {
         self.read_clock();
         let micros = self.next_due()?.as_micros().saturating_sub(self.now.as_micros());
         Some(Duration::from_micros(micros.try_into().unwrap_or(0)))
@@ -405,15 +405,36 @@ impl Server {
         due.into_iter().flatten().min()
     }
 
-    /// What its clock shows.
+    /// The holders of a lock, and its queue.
     #[cfg(test)]
-    pub(crate) fn uptime(&mut self) -> Duration {
-        self.read_clock();
-        Duration::from_micros(u64::try_from(self.now.as_micros()).unwrap_or_default())
+    pub(crate) fn lock(&self, key: &[u8]) -> (Vec<&Holder>, Option<&Queue>) {
+        let name = LockName::new(0, key);
+        let holders = self.holders(&name, self.state.clock(self.now));
+        (
+            holders.unwrap_or_default(),
+            self.state.wait_table.queue(name.as_ref()),
+        )
     }
 
-    pub(super) fn read_clock(&mut self) {
-        self.now = after(Instant::default(), self.zero.elapsed().saturating_add(self.ahead));
+    #[cfg(test)]
+    pub(crate) fn has_inbox(&self, name: &[u8]) -> bool {
+        self.state.inboxes.find(name).is_some()
+    }
+
+    /// Those who wait for a lock are told to ask elsewhere.
+    #[cfg(test)]
+    pub(crate) fn turn_away(&mut self, key: &[u8], error: &str) {
+        let name = LockName::new(0, key);
+        self.state
+            .turn_away_waiters(name.as_ref(), error, self.now, &mut self.effects);
+        self.deliver();
+    }
+
+    pub(crate) fn read_clock(&mut self) {
+        let uptime = self.zero.elapsed();
+        #[cfg(test)]
+        let uptime = crate::simulation::server_uptime().unwrap_or(uptime);
+        self.now = after(Instant::default(), uptime.saturating_add(self.ahead));
     }
 
     /// Sets the clock ahead. Unless the server is paused, it stops wherever something is due: so the lease of the next
@@ -456,7 +477,7 @@ impl Client {
         ]))
     }
 
-    pub(super) fn error(&mut self, text: &str) {
+    pub(crate) fn error(&mut self, text: &str) {
         self.push(&text.into());
     }
 

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::{Journal, assert_lost, locks, ms, soon, until, until_free};
 use dlock_testkit::{SLOW_MACHINE, Server, start, start_with};
-use redis_dlock_client::{Error, Locks, Lost, Owner, RunError};
+use redis_dlock_client::{Error, LockInfo, Locks, Lost, Owner, RunError, redis};
 
 #[tokio::test]
 async fn lock_is_acquired_and_released() {
@@ -130,6 +130,33 @@ async fn info_shows_holders_and_waiters() {
     let waiter = &info.waiters[0];
     assert_eq!((waiter.owner.to_string().as_str(), waiter.limit), ("bob", None));
     assert_eq!(waiter.timeout, Some(ms(50_000)));
+}
+
+#[test]
+fn info_reply_is_parsed_in_both_protocols() {
+    let server = Server::start();
+    for (book, mut client) in [("red", server.client()), ("blue", server.client_resp3())] {
+        client.acquire(&format!("{book} reader 60000 SHARED"));
+        let _limited = server.waiter(&format!("{book} writer 60000 BLOCK 0"));
+        let _shared = server.waiter(&format!("{book} other 60000 SHARED BLOCK 50000"));
+        let info: Option<LockInfo> = redis::cmd("DLOCK.INFO")
+            .arg(book)
+            .query(client.connection())
+            .unwrap();
+        let info = info.unwrap();
+        assert_eq!((info.limit, info.waiting), (None, 2));
+        assert_eq!(info.holders[0].owner, Owner::from("reader"));
+        let waiters: Vec<_> = info
+            .waiters
+            .iter()
+            .map(|waiter| (waiter.owner.to_string(), waiter.limit, waiter.timeout))
+            .collect();
+        let expected = [
+            ("writer".to_owned(), Some(1), None),
+            ("other".to_owned(), None, Some(ms(50_000))),
+        ];
+        assert_eq!(waiters, expected);
+    }
 }
 
 #[tokio::test]
@@ -317,7 +344,10 @@ async fn each_acquisition_has_one_end() {
     let guard = lock.clone().max_hold(ms(100)).acquire().await.unwrap();
     guard.lost().await;
     assert_lost(guard.release().await, Lost::MaxHold);
+    // The background gives back what is left, and releases what was dropped.
+    until_free(&mut client, "door").await;
     drop(lock.acquire().await.unwrap());
+    until_free(&mut client, "door").await;
     lock.acquire().await.unwrap().release().await.unwrap();
     until("all ends", || journal.count("Ended") == 4).await;
     // Taken: once at once, once after a wait.
@@ -430,7 +460,7 @@ async fn lock_in_demand_is_not_starved_by_waiters_for_others() {
 }
 
 #[tokio::test]
-async fn thousands_wait_on_two_connections_in_order_of_arrival() {
+async fn thousands_wait_on_three_connections_in_order_of_arrival() {
     const KEYS: usize = 100;
     let (server, mut client) = start();
     let locks = locks(&server);
@@ -445,7 +475,8 @@ async fn thousands_wait_on_two_connections_in_order_of_arrival() {
     });
     let mut tasks: tokio::task::JoinSet<()> = waiting.collect();
     until("many to wait", || client.stat("dlock_waiters") > 1000).await;
-    assert_eq!(client.server_number::<u64>("clients", "connected_clients"), 3);
+    // For requests, for answers, in the background, and that of the test.
+    assert_eq!(client.server_number::<u64>("clients", "connected_clients"), 4);
     while let Some(done) = soon("all locks", tasks.join_next()).await {
         done.unwrap();
     }

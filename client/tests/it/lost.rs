@@ -200,6 +200,7 @@ async fn renewal_of_ended_hold_reports_no_failure() {
     // Broken, and given up before the renewal is answered.
     let guard = lock.acquire().await.unwrap();
     let before = client.calls("dlock.extend");
+    until("the connection of the background", || client.calls("hello") >= 2).await;
     client.call("DEL door").unwrap();
     proxy.freeze(Way::ToClient);
     until("a renewal", || client.calls("dlock.extend") > before).await;

@@ -3,7 +3,6 @@
 mod acquire;
 mod addresses;
 mod cluster;
-mod commands;
 mod dropped;
 mod examples;
 mod exit;
@@ -15,6 +14,7 @@ mod many;
 mod proxy;
 mod reconnect;
 mod replicas;
+mod runtimes;
 mod shutdown;
 mod stress;
 mod support;

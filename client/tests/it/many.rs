@@ -63,9 +63,9 @@ async fn thousand_tasks_hold_one_lock_one_at_a_time() {
     }
     assert_eq!(counter.value.load(Ordering::SeqCst), TASKS);
     assert!(client.find_lock("door").is_none());
-    // One for requests, one for answers, and that of the test.
+    // One for requests, one for answers, that of the background, and that of the test.
     let connections = client.server_number::<u64>("clients", "connected_clients");
-    assert!(connections <= 3, "{connections}");
+    assert!(connections <= 4, "{connections}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -122,7 +122,7 @@ async fn readers_and_writers_exclude_each_other() {
 }
 
 #[tokio::test]
-async fn ten_thousand_tasks_wait_on_two_connections_and_are_granted_in_order_of_arrival() {
+async fn ten_thousand_tasks_wait_on_three_connections_and_are_granted_in_order_of_arrival() {
     const KEYS: usize = 100;
     const WAITERS: usize = 10_000;
     let (server, mut client) = start_with("dlock.max-waiters-per-lock 1000");
@@ -143,14 +143,15 @@ async fn ten_thousand_tasks_wait_on_two_connections_and_are_granted_in_order_of_
     }
     let waiting = |client: &mut Client| keys.iter().map(|key| client.waiting(key)).sum::<i64>();
     until("all to wait", || waiting(&mut client) == WAITERS as i64).await;
-    assert_eq!(connections(&mut client), 2);
+    // For requests, for answers, and in the background, when something is held.
+    assert!(connections(&mut client) <= 3);
     for key in &keys {
         client.release(&format!("{key} alice"));
     }
     while let Some(done) = soon("a turn", tasks.join_next()).await {
         done.unwrap();
     }
-    assert_eq!(connections(&mut client), 2);
+    assert_eq!(connections(&mut client), 3);
     assert_eq!(client.ask::<u64>("DBSIZE"), 0);
     for granted in granted.lock().unwrap().iter() {
         assert_eq!(granted.len(), WAITERS / KEYS);
@@ -164,11 +165,11 @@ async fn idle_reader_is_closed_and_comes_back() {
     let locks = locks(&server);
     client.acquire("door alice 300");
     locks.acquire("door").await.unwrap().release().await.unwrap();
-    assert_eq!(connections(&mut client), 2);
-    until("the reader to go", || connections(&mut client) == 1).await;
+    until("all connections", || connections(&mut client) == 3).await;
+    until("the reader to go", || connections(&mut client) == 2).await;
     client.acquire("door alice 300");
     locks.acquire("door").await.unwrap().release().await.unwrap();
-    assert_eq!(connections(&mut client), 2);
+    assert_eq!(connections(&mut client), 3);
 }
 
 #[test]

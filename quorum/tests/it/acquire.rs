@@ -245,6 +245,47 @@ async fn quorum_lock_is_reported_once_not_for_each_server() {
 }
 
 #[tokio::test]
+async fn quorum_lock_is_reported_even_if_its_caller_is_gone() {
+    let nodes = Nodes::start(3);
+    let journal = Journal::default();
+    let locks = nodes.locks_with(journal.settings());
+    let guard = locks.acquire("door").await.unwrap();
+    let waiting = tokio::time::timeout(ms(50), locks.acquire("door")).await;
+    assert!(waiting.is_err());
+    until("it to be reported", || journal.count("NotAcquired") == 1).await;
+    for proxy in &nodes.proxies {
+        proxy.delay(Way::ToServer, ms(100));
+    }
+    let releasing = tokio::time::timeout(ms(20), guard.release()).await;
+    assert!(releasing.is_err());
+    assert_eq!(journal.count("Ended"), 1);
+    nodes.until_free("door").await;
+}
+
+#[test]
+fn quorum_locks_of_all_runtimes_share_one_connection_to_each_server() {
+    let nodes = Nodes::start(3);
+    let locks = nodes.locks();
+    let use_locks = async {
+        let guard = locks.acquire("door").await.unwrap();
+        guard.extend(ms(60_000)).await.unwrap();
+        guard.release().await.unwrap();
+        locks.ping().await.unwrap();
+        locks.shutdown().await;
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(use_locks);
+    // Without tokio's sockets and timers, too.
+    let bare = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    bare.block_on(async { locks.acquire("door").await.unwrap().release().await.unwrap() });
+    let connections: Vec<usize> = nodes.proxies.iter().map(Proxy::connections).collect();
+    assert_eq!(connections, [1; 3]);
+}
+
+#[tokio::test]
 async fn servers_without_quorum_setting_are_reported_with_the_setting() {
     let nodes = Nodes::with(3, "dlock.quorum no");
     let locks = nodes.locks();

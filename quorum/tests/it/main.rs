@@ -2,6 +2,7 @@
 
 mod acquire;
 mod examples;
+mod exit;
 mod faults;
 mod one_round;
 mod pauses;

@@ -1,8 +1,5 @@
 //! Acquiring and releasing an uncontended lock: the client, the same two commands on a connection of redis-rs, and
 //! rslock. They take turns every few milliseconds, so that noise affects all of them.
-//!
-//! *Other thread* is a connection of redis-rs whose driver runs in a thread of its own, as that of the client does: what
-//! it costs to wake one thread from another, before anything is done for a lock.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,7 +7,7 @@ use std::time::{Duration, Instant};
 use redis::aio::MultiplexedConnection;
 use redis_dlock_client::Locks;
 use rslock::LockManager;
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
 use super::runtime::{RUNTIMES, runtime};
@@ -22,7 +19,7 @@ use crate::server::Server;
 
 const TWO_COMMANDS: &str = "two commands";
 const RSLOCK: &str = "rslock 0.10";
-const NAMES: [&str; 4] = [DLOCK, TWO_COMMANDS, "two commands, other thread", RSLOCK];
+const NAMES: [&str; 3] = [DLOCK, TWO_COMMANDS, RSLOCK];
 const LEASE: Duration = Duration::from_secs(30);
 /// Of all tasks, before the next implementation runs.
 const PAIRS: usize = 256;
@@ -31,9 +28,6 @@ const TASKS: [usize; 3] = [1, 16, 64];
 
 struct Clients {
     commands: MultiplexedConnection,
-    commands_in_thread: MultiplexedConnection,
-    /// Drives that connection.
-    _thread: Runtime,
     locks: Locks,
     rslock: Arc<LockManager>,
 }
@@ -74,14 +68,8 @@ impl Clients {
         // Like the DLOCK client.
         let settings = redis::io::tcp::TcpSettings::default().set_nodelay(true);
         let client = redis::Client::open(info.set_tcp_settings(settings))?;
-        let thread = Builder::new_multi_thread()
-            .worker_threads(1)
-            .enable_all()
-            .build()?;
         let clients = Self {
             commands: runtime.block_on(client.get_multiplexed_async_connection())?,
-            commands_in_thread: thread.block_on(client.get_multiplexed_async_connection())?,
-            _thread: thread,
             locks: Locks::open(url)?,
             rslock: Arc::new(LockManager::from_clients(vec![client])),
         };
@@ -97,7 +85,6 @@ impl Clients {
             match index {
                 0 => running.spawn(guards(self.locks.lock(key).lease(LEASE), pairs)),
                 1 => running.spawn(commands(self.commands.clone(), key, pairs)),
-                2 => running.spawn(commands(self.commands_in_thread.clone(), key, pairs)),
                 _ => running.spawn(rslocks(Arc::clone(&self.rslock), format!("rslock{task}"), pairs)),
             };
         }
