@@ -89,6 +89,11 @@ impl Checks {
         for key in 0..self.keys {
             let served = Served::of(net, key);
             check_holders(ledger, key, &served);
+            // Those who were turned away come back in any order.
+            if net.turned_away.remove(key_name(key).as_bytes()) {
+                let calls = ledger.calls.values_mut().filter(|call| call.who.key == key);
+                calls.for_each(|call| call.older.clear());
+            }
             check_order(ledger, net, key, &served);
             suspect(ledger, net, key, &served, &mut suspected);
         }

@@ -157,3 +157,55 @@ fn simulation_of_a_seed_is_always_the_same() {
         assert_eq!(both[0], both[1], "seed {seed}");
     }
 }
+
+/// The machine is suspended: all clocks of its boot go on, but timers do not count that.
+fn suspend(time: Duration) {
+    ZERO.set(ZERO.get().map(|zero| zero - time));
+}
+
+#[test]
+fn hold_whose_lease_ended_in_a_suspend_is_lost_within_a_second() {
+    const LEASE: Duration = Duration::from_secs(60);
+    let _simulated = Simulated;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build();
+    runtime.expect("a runtime").block_on(async {
+        // Long after the boot, so that the past can be longer.
+        tokio::time::advance(2 * LEASE).await;
+        ZERO.set(Some(Instant::now()));
+        network::install(network::Net::new(fastrand::Rng::with_seed(0), 1, NEAR));
+        let background = runtimes::Runtime::new(0);
+        let real = tokio::runtime::Handle::current();
+        let (handle, running) = background.within(|| {
+            let server = crate::Server::simulated(Network { process: 0 });
+            let hook = crate::events::Hook::default();
+            crate::background::Handle::new(server, Duration::from_secs(1), hook, &real)
+        });
+        let _running = background.spawn(running);
+        let locks = crate::Locks::of(handle);
+        let (told, mut lost) = tokio::sync::oneshot::channel();
+        let _holding = runtimes::Runtime::new(1).spawn(async move {
+            let guard = locks
+                .lock("door")
+                .lease(LEASE)
+                .acquire()
+                .await
+                .expect("it is free");
+            let _ = told.send((guard.is_held(), guard.lost().await, Instant::now()));
+        });
+        let story = async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            suspend(LEASE);
+            (Instant::now(), (&mut lost).await.expect("a loss"))
+        };
+        let (resumed, (was_held, reason, at)) = tokio::select! {
+            biased;
+            () = world::deliver(|| {}) => unreachable!("it never ends"),
+            told = story => told,
+        };
+        assert!(was_held && reason == crate::Lost::LeaseExpired, "{reason:?}");
+        assert!(at - resumed <= Duration::from_millis(1_100), "{:?}", at - resumed);
+    });
+}

@@ -8,7 +8,7 @@ use crate::simulation::{elapsed, tell};
 
 /// What becomes of requests that are on their way when their connection is lost.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::simulation) enum Fate {
+pub enum Fate {
     /// They are run, and only the replies are lost.
     Run,
     Lost,
@@ -38,10 +38,10 @@ impl Net {
         tell(|| format!("{number}: cut, {fate:?}"));
         self.collect();
         self.counts.note("cut");
-        self.lose(number, fate);
+        self.lose(number, fate, LATE);
     }
 
-    pub(super) fn lose(&mut self, number: u32, fate: Fate) {
+    pub(super) fn lose(&mut self, number: u32, fate: Fate, within: Duration) {
         let now = elapsed();
         if let Fate::Run = fate {
             while let Some(connection) = self.connections.get_mut(&number)
@@ -62,7 +62,7 @@ impl Net {
             let mut at = now;
             let arrive = self.random.usize(..=connection.requests.len());
             for (_, command) in connection.requests.into_iter().take(arrive) {
-                at += random_ms(&mut self.random, now + LATE - at);
+                at += random_ms(&mut self.random, now + within - at);
                 self.last_late += 1;
                 self.late.insert((at, self.last_late), command);
             }
@@ -97,6 +97,23 @@ impl Net {
     pub fn reject(&mut self, process: usize, time: Duration, error: &'static str) {
         tell(|| format!("process {process} is told {error} for {time:?}"));
         self.routes[process].rejected = Some((elapsed() + time, error));
+    }
+
+    /// Those who wait for a lock are told to ask elsewhere.
+    pub fn turn_away(&mut self, key: &[u8]) {
+        tell(|| {
+            format!(
+                "those who wait for {} are turned away",
+                String::from_utf8_lossy(key)
+            )
+        });
+        self.server.turn_away(key, "CLUSTERDOWN Hash slot not served");
+        self.turned_away.insert(key.to_vec());
+    }
+
+    /// So are some of those who are queued for a while.
+    pub fn turn_away_all(&mut self, time: Duration) {
+        self.turns_away_until = elapsed() + time;
     }
 
     /// Another client ends the inbox of a process.

@@ -3,8 +3,10 @@
 mod faults;
 mod pipe;
 
+pub(super) use faults::Fate;
+
 use std::cell::RefCell;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -22,7 +24,9 @@ use crate::testing::parse;
 use pipe::{Pipe, Stream, lock};
 
 /// Late copies arrive within this time after their connection was lost.
-pub(super) const LATE: Duration = Duration::from_millis(400);
+const LATE: Duration = Duration::from_millis(400);
+/// One that its client closes was given up up to a fifth of the response timeout before.
+const LATE_AFTER_CLOSE: Duration = Duration::from_millis(200);
 
 thread_local! {
     static NET: RefCell<Option<Net>> = const { RefCell::new(None) };
@@ -52,6 +56,10 @@ pub(super) struct Net {
     last_late: u64,
     /// When the server learns that connections are lost.
     lost_readers: Vec<(Duration, Call)>,
+    /// Whoever is queued until then may be turned away at once.
+    turns_away_until: Duration,
+    /// Where somebody was turned away since the last check.
+    pub turned_away: BTreeSet<Vec<u8>>,
     wakeup: Arc<Notify>,
 }
 
@@ -125,6 +133,8 @@ impl Net {
             late: BTreeMap::new(),
             last_late: 0,
             lost_readers: Vec::new(),
+            turns_away_until: Duration::ZERO,
+            turned_away: BTreeSet::new(),
             wakeup: Arc::default(),
         }
     }
@@ -236,7 +246,7 @@ impl Net {
         for number in closed {
             tell(|| format!("{number}: closed by its client"));
             let fate = self.random_fate();
-            self.lose(number, fate);
+            self.lose(number, fate, LATE_AFTER_CLOSE);
         }
     }
 
@@ -279,7 +289,11 @@ impl Net {
         let output = std::mem::take(&mut connection.client.output);
         self.counts.note("command");
         self.counts.note_command(&words, &output);
+        let is_queued = words[0] == b"DLOCK.ACQUIRE" && output.starts_with(b"*1");
         self.send_reply(number, output);
+        if is_queued && self.turns_away_until > elapsed() && self.random.bool() {
+            self.turn_away(words[1]);
+        }
     }
 
     fn send_reply(&mut self, number: u32, reply: Vec<u8>) {

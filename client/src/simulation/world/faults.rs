@@ -7,7 +7,7 @@ use tokio::time::sleep;
 
 use super::{KEYS, LONGEST_LEASE, PROCESSES, RESPONSE_TIMEOUT, RUNTIMES, World};
 use crate::simulation::ledger::{key_name, lock};
-use crate::simulation::network::{self, Net};
+use crate::simulation::network::{self, Fate, Net};
 use crate::simulation::runtimes::Runtime;
 use crate::simulation::{elapsed, tell};
 
@@ -82,7 +82,7 @@ impl World {
                 self.break_lock(key);
             }
             Fault::Restart => self.restart(),
-            Fault::TurnAway => self.turn_away(),
+            Fault::TurnAway => self.turn_away(process),
             Fault::SlowProcess => self.pause(process),
             Fault::IdleRuntime => self.pause_runtime(),
             Fault::EndRuntime => self.end_runtime(process),
@@ -103,18 +103,27 @@ impl World {
         }
     }
 
-    /// Perhaps just after an extension was sent, of a lock that is given up then.
+    /// Perhaps just after an extension was sent, which only the server knows of, for a lock that is given up then.
     fn refuse(&mut self, process: usize) {
         let time = self.random_time(4_000);
-        let guard = self.pick_guard().filter(|_| self.random.bool());
-        let extending = guard.and_then(|number| self.extend_guard(number));
-        self.plan(move |world| {
+        let Some(number) = self.pick_guard().filter(|_| self.random.bool()) else {
             network::with(|net| net.refuse(process, time));
-            world.cut_all(process);
-        });
+            return self.cut_all(process);
+        };
+        let process = lock(&self.ledger).guards[&number].who.process;
+        let extending = self.extend_guard(number, Duration::from_secs(20));
         self.plan(move |world| {
-            extending.inspect(|task| task.end());
-            guard.inspect(|number| world.give_up_guard(*number, false));
+            network::with(|net| {
+                net.refuse(process, time);
+                let connections = net.connections_of(process);
+                connections
+                    .into_iter()
+                    .for_each(|number| net.cut(number, Fate::Run));
+            });
+            world.plan(move |world| {
+                extending.inspect(|task| task.end());
+                world.give_up_guard(number, false);
+            });
         });
     }
 
@@ -163,19 +172,18 @@ impl World {
             .for_each(|holding| holding.shows = true);
     }
 
-    /// Those who wait are told to ask elsewhere. The lock itself may be gone, too, so that whoever asks first gets it.
-    fn turn_away(&mut self) {
+    /// Those who wait are told to ask elsewhere: now, and perhaps also those who come next. The lock itself may be gone, too,
+    /// so that whoever asks first gets it.
+    fn turn_away(&mut self, process: usize) {
         let key = self.random.usize(..KEYS);
-        tell(|| format!("those who wait for {key} are turned away"));
-        // They come back in any order.
-        let mut ledger = lock(&self.ledger);
-        let calls = ledger.calls.values_mut().filter(|call| call.who.key == key);
-        calls.for_each(|call| call.older.clear());
-        let error = "CLUSTERDOWN Hash slot not served";
-        network::with(|net| net.server.turn_away(key_name(key).as_bytes(), error));
-        drop(ledger);
+        network::with(|net| net.turn_away(key_name(key).as_bytes()));
         if self.random.bool() {
             self.break_lock(key);
+        }
+        if self.random.bool() {
+            let time = self.random_time(1_000);
+            network::with(|net| net.turn_away_all(time));
+            self.end_inbox(process);
         }
     }
 

@@ -74,7 +74,7 @@ pub(super) async fn run(mut random: fastrand::Rng, way: Duration) -> Counts {
     let mut world = World::new(random, Arc::clone(&ledger), Rc::clone(&checks));
     tokio::select! {
         biased;
-        () = deliver(&ledger, &checks) => {}
+        () = deliver(|| check(&ledger, &checks)) => {}
         () = world.run() => {}
     }
     world.counts()
@@ -86,11 +86,11 @@ fn check(ledger: &SharedLedger, checks: &RefCell<Checks>) {
 }
 
 /// Carries messages. Never ends.
-async fn deliver(ledger: &SharedLedger, checks: &RefCell<Checks>) {
+pub(super) async fn deliver(check: impl Fn()) {
     let wakeup = network::with(|net| net.wakeup());
     loop {
         network::with(Net::run);
-        check(ledger, checks);
+        check();
         let pause = network::with(Net::due) - elapsed();
         tokio::select! {
             biased;
@@ -258,13 +258,13 @@ impl World {
 
     fn extend(&mut self) {
         if let Some(number) = self.pick_guard() {
-            self.extend_guard(number);
+            let lease = Duration::from_millis(1 << self.random.u32(6..16));
+            self.extend_guard(number, lease);
         }
     }
 
-    fn extend_guard(&mut self, number: u64) -> Option<Arc<Task>> {
+    fn extend_guard(&mut self, number: u64, lease: Duration) -> Option<Arc<Task>> {
         let Holding { who, guard, .. } = lock(&self.ledger).guards.get(&number)?.clone();
-        let lease = Duration::from_millis(1 << self.random.u32(6..16));
         tell(|| format!("{} is extended for {lease:?}", who.owner));
         let extending = async move { _ = guard.extend(lease).await };
         let task = who.runtime.spawn(extending);
