@@ -50,9 +50,9 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// How long to wait for a connection, and for a reply. After a lost connection, requests are sent again for three
-    /// times as long in all, an acquisition that waits until it is granted, and a release until the lease ends. Default:
-    /// 1 s.
+    /// How long to wait for a connection, and for a reply. Requests whose reply was lost are sent again for three times as
+    /// long in all, an acquisition that waits until it is granted, and a release until the lease ends. Without
+    /// a connection, those that need not wait end at once. Default: 1 s.
     pub fn response_timeout(mut self, timeout: Duration) -> Self {
         self.response_timeout = timeout;
         self
@@ -385,7 +385,7 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// As for [`Lock::acquire`]. After a lost connection the request is sent again for a while; the same acquisition never
+    /// As for [`Lock::acquire`]. If its reply is lost the request is sent again for a while; the same acquisition never
     /// counts twice.
     pub async fn try_acquire(&self) -> Result<Option<Guard>, Error> {
         self.request(false).await

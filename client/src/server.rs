@@ -158,7 +158,7 @@ impl Connection {
     }
 
     /// Sends a command. Its future may be polled in any thread, also after the end of the runtime that drives the
-    /// connection. It keeps its place until there is a reply.
+    /// connection. It keeps its place until there is a reply, or it is dropped.
     pub fn send(self, command: Cmd, _runtime: &runtime::Handle, place: OwnedSemaphorePermit) -> Reply {
         match self {
             // Tokio makes a task yield after many operations. This one must be on its way first.

@@ -166,7 +166,7 @@ impl Session {
 
     /// Does this in the background, whatever becomes of the calling task.
     pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        // The background outlives its handles, except for those in a forked process.
+        // The background outlives its handles, unless the process was forked, or ended the runtime that it was given.
         let _ = self.tasks.send(Box::pin(task));
     }
 
