@@ -3,6 +3,7 @@
 use std::fmt;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::num::NonZeroU64;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -424,8 +425,10 @@ impl Lock {
         let acquiring = |link| {
             let handle = Arc::clone(&self.handle);
             let acquiring = Acquiring::new(Arc::clone(session), link, self.wanted(limit, waits));
-            // Here already: if the caller is gone by then, the guard is dropped.
-            async move { Ok(acquire(acquiring).await?.map(|held| Guard::new(&handle, held))) }
+            // Here already: if the caller is gone by then, the guard is dropped. Boxed, so that its type does not nest in
+            // those of all callers, for which the compiler has a limit.
+            let work = async move { Ok(acquire(acquiring).await?.map(|held| Guard::new(&handle, held))) };
+            Box::pin(work) as Pin<Box<dyn Future<Output = _> + Send>>
         };
         session.run(acquiring).await
     }

@@ -1,6 +1,6 @@
 //! Grants that replicas must acknowledge: WAIT and WAITAOF, on connections of their own, because they block.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use redis::{FromRedisValue, RedisError, cmd};
@@ -12,10 +12,6 @@ use crate::hold::BootInstant;
 use crate::server::Connection;
 use crate::session::Session;
 use crate::table::Held;
-
-/// Connections that no WAIT blocks at the moment.
-#[derive(Default)]
-pub(crate) struct WaitConnections(Mutex<Vec<Connection>>);
 
 /// The reply rounds the remaining lease down.
 const ROUNDING: Duration = Duration::from_millis(1);
@@ -39,7 +35,7 @@ pub(crate) async fn confirm(
 
 async fn try_confirm(session: &Session, held: &Held, asked: Acknowledgement) -> Result<(), Error> {
     let (links, connections) = (&session.links, &session.wait_connections);
-    let free = connections.take();
+    let free = connections.lock().unwrap_or_else(PoisonError::into_inner).pop();
     let read_timeout = asked.timeout.saturating_add(links.timeout());
     let mut connection = match free {
         Some(connection) => connection,
@@ -52,24 +48,14 @@ async fn try_confirm(session: &Session, held: &Held, asked: Acknowledgement) -> 
     };
     write_again(&mut connection, held).await?;
     let acknowledged = acknowledge(&mut connection, held, asked).await?;
-    connections.put(connection);
+    connections
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .push(connection);
     let needed = asked.replicas.saturating_add(u32::from(asked.fsynced));
     match acknowledged >= needed {
         true => Ok(()),
         false => Err(Error::Unreplicated { needed, acknowledged }),
-    }
-}
-
-impl WaitConnections {
-    fn take(&self) -> Option<Connection> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).pop()
-    }
-
-    fn put(&self, connection: Connection) {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(connection);
     }
 }
 

@@ -59,7 +59,8 @@ pub(crate) struct Session {
     /// The process that has the background.
     pid: u32,
     #[cfg(feature = "replicas")]
-    pub wait_connections: crate::replicas::WaitConnections,
+    /// On which no WAIT blocks at the moment.
+    pub wait_connections: Mutex<Vec<crate::server::Connection>>,
 }
 
 impl Session {
@@ -86,7 +87,7 @@ impl Session {
             is_closing: AtomicBool::new(false),
             pid,
             #[cfg(feature = "replicas")]
-            wait_connections: crate::replicas::WaitConnections::default(),
+            wait_connections: Mutex::default(),
         }
     }
 
