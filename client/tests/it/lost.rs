@@ -199,11 +199,11 @@ async fn renewal_of_ended_hold_reports_no_failure() {
     let lock = locks.lock("door").lease(ms(3000));
     // Broken, and given up before the renewal is answered.
     let guard = lock.acquire().await.unwrap();
+    until("a renewal", renewed(|| guard.remaining())).await;
     let before = client.calls("dlock.extend");
-    until("the connection of the background", || client.calls("hello") >= 2).await;
     client.call("DEL door").unwrap();
     proxy.freeze(Way::ToClient);
-    until("a renewal", || client.calls("dlock.extend") > before).await;
+    until("the next renewal", || client.calls("dlock.extend") > before).await;
     drop(guard);
     proxy.thaw();
     until("the release", || journal.count("Ended") > 0).await;
