@@ -57,7 +57,7 @@ pub(crate) async fn acquire(mut acquiring: Acquiring) -> Result<Option<Arc<Held>
         // Apart, as there may be very many that wait without a limit.
         Some(limit) => match Box::pin(timeout(limit, acquiring.run())).await {
             Ok(outcome) => outcome,
-            Err(_) => Err(acquiring.timed_out()),
+            Err(_) => Err(Box::pin(acquiring.timed_out()).await),
         },
     };
     acquiring.finish(&outcome);
@@ -204,8 +204,7 @@ impl Acquiring {
     }
 
     /// Why it is over when its time is.
-    fn timed_out(&mut self) -> Error {
-        let now = BootInstant::now();
+    async fn timed_out(&mut self) -> Error {
         let (is_queued, was_told, trouble) = {
             let table = self.session.table();
             let (is_queued, was_told) = table.is_queued(self.request.number);
@@ -215,8 +214,10 @@ impl Acquiring {
         let silent = || (!was_told).then(|| (Error::no_response(), self.begun));
         let last = match self.last.take().map(|last| *last) {
             None if is_queued && trouble.is_some() => trouble,
+            None if is_queued => self.grace().await,
             last => last.or_else(silent),
         };
+        let now = BootInstant::now();
         if !self.request.waits {
             return last.map_or_else(Error::no_response, |(last, _)| last);
         }
@@ -226,6 +227,17 @@ impl Acquiring {
             waited: now - self.begun,
             last: last.map(|(last, _)| Box::new(last)),
             last_for,
+        }
+    }
+
+    /// Whether it is no other holder, but a grace period of the server, for which it waits in the queue.
+    async fn grace(&mut self) -> Option<(Error, BootInstant)> {
+        const LIMIT: Duration = Duration::from_millis(200);
+        // It changes nothing: an owner that waits holds no lock.
+        let asking = self.session.send(|| self.request.extend_any());
+        match timeout(LIMIT, asking).await {
+            Ok(Err(grace @ Error::Grace(_))) => Some((grace, self.begun)),
+            _ => None,
         }
     }
 

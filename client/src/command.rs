@@ -102,6 +102,11 @@ impl Request {
         command
     }
 
+    /// `DLOCK.EXTEND key owner lease-ms`, of any hold of the owner. While a grace period runs, the server rejects it.
+    pub fn extend_any(&self) -> Cmd {
+        self.command("DLOCK.EXTEND").arg(1).take()
+    }
+
     /// `DLOCK.RELEASE key owner [FENCE fence] REQID id`
     ///
     /// Without a fence it takes the request back: it leaves the queue, and what it was granted is released.
@@ -167,6 +172,15 @@ pub(crate) fn fenced(key: &[u8], owner: &Owner, fence: u64, inner: &Cmd) -> Cmd 
 
 fn whole_ms(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The time of an application in the unit of the server, whose shortest lease is 1 ms.
+pub(crate) fn rounded_up(time: Duration) -> Duration {
+    let part = Duration::from_nanos(u64::from(time.subsec_nanos() % 1_000_000));
+    match part.is_zero() {
+        true => time,
+        false => time.saturating_add(Duration::from_millis(1)) - part,
+    }
 }
 
 /// The owner of a lock: any string of 1 to 512 bytes.

@@ -41,10 +41,13 @@ pub enum Error {
     Evictable(String),
     /// The server has not loaded the module.
     #[error(
-        "the server has not loaded the DLOCK module: add `loadmodule /path/to/libdlock.so` to its configuration and \
-         restart it, or send it `MODULE LOAD /path/to/libdlock.so`"
+        "{}the server has not loaded the DLOCK module: add `loadmodule /path/to/libdlock.so` to its configuration and \
+         restart it, or send it `MODULE LOAD /path/to/libdlock.so`", Of(.server)
     )]
-    ModuleMissing,
+    ModuleMissing {
+        /// The address of the server, without credentials.
+        server: Option<Arc<str>>,
+    },
     /// Too few servers acknowledged the grant in time. The lock is being released: an immediate retry may find it busy.
     #[cfg(feature = "replicas")]
     #[error("only {acknowledged} of {needed} servers acknowledged the lock in time, so it was released")]
@@ -62,7 +65,7 @@ pub enum Error {
     #[error("{0}")]
     Invalid(String),
     /// Any other error, of the connection or of the server.
-    #[error("{}", At(.server, .error))]
+    #[error("{}{}", Of(.server), Text(.error))]
     Redis {
         /// The address of the server, without credentials, if known: it is not for errors of your own connections.
         server: Option<Arc<str>>,
@@ -120,7 +123,9 @@ impl Error {
     /// Names the server, where that is not done yet.
     pub(crate) fn at(mut self, address: &Arc<str>) -> Self {
         match &mut self {
-            Self::Redis { server, .. } => _ = server.get_or_insert_with(|| Arc::clone(address)),
+            Self::Redis { server, .. } | Self::ModuleMissing { server } => {
+                _ = server.get_or_insert_with(|| Arc::clone(address))
+            }
             Self::Timeout { last: Some(last), .. } | Self::Unconfirmed(last) => {
                 **last = last.as_ref().clone().at(address);
             }
@@ -143,10 +148,12 @@ impl Error {
         matches!(kind, Some(ErrorKind::Io | ErrorKind::Parse))
     }
 
-    /// What the server says about the holder, if it says that the lock is lost.
+    /// What the server says about the holder, if its reply to EXTEND or RELEASE means that the lock is lost.
     pub(crate) fn lost(&self) -> Option<Lost> {
         match self {
             Self::Lost(lost) => Some(*lost),
+            // Its key holds something else now.
+            _ if self.has_code("WRONGTYPE") => Some(Lost::NotHeld),
             _ => None,
         }
     }
@@ -196,7 +203,7 @@ impl From<RedisError> for Error {
             "QUEUEFULL" => Self::QueueFull(detail.to_owned()),
             "GRACE" => Self::Grace(detail.to_owned()),
             "EVICTABLE" => Self::Evictable(detail.to_owned()),
-            "ERR" if is_unknown_command(detail) => Self::ModuleMissing,
+            "ERR" if is_unknown_command(detail) => Self::ModuleMissing { server: None },
             _ => Self::Redis { server: None, error },
         }
     }
@@ -209,15 +216,21 @@ fn is_unknown_command(detail: &str) -> bool {
     command.is_some_and(|command| command.trim_start_matches(['\'', '`', '"']).starts_with("dlock."))
 }
 
-/// An error as the server sent it, after its address.
-struct At<'a>(&'a Option<Arc<str>>, &'a RedisError);
+/// The address of a server, before what it said.
+struct Of<'a>(&'a Option<Arc<str>>);
 
-impl fmt::Display for At<'_> {
+impl fmt::Display for Of<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self(server, error) = self;
-        if let Some(server) = server {
-            write!(f, "{server}: ")?;
-        }
+        self.0.iter().try_for_each(|server| write!(f, "{server}: "))
+    }
+}
+
+/// An error as the server sent it.
+struct Text<'a>(&'a RedisError);
+
+impl fmt::Display for Text<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(error) = self;
         match (error.code(), error.detail()) {
             (Some(code), Some(detail)) => write!(f, "{code} {detail}"),
             _ => error.fmt(f),
@@ -266,7 +279,7 @@ mod tests {
                 "ERR",
                 &format!("unknown command {quote}DLOCK.ACQUIRE{quote}, with args"),
             );
-            assert_eq!(error, Error::ModuleMissing);
+            assert_eq!(error, Error::ModuleMissing { server: None });
             assert!(error.to_string().contains("loadmodule"));
         }
         assert!(matches!(

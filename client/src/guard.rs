@@ -10,7 +10,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use crate::background::Handle;
-use crate::command::{Owner, fenced, milliseconds};
+use crate::command::{Owner, fenced, milliseconds, rounded_up};
 use crate::error::{Error, Lost};
 use crate::events::{End, EventKind};
 use crate::hold::{Backoff, BootInstant, PendingRelease, ReleaseStep};
@@ -113,7 +113,13 @@ impl Guard {
         let (session, command) = (Arc::clone(self.session()), self.fenced(command));
         let limit = session.patience();
         let querying = |_| async move { session.query(command, false, limit).await };
-        let reply = self.session().run(querying).await?;
+        let reply = self.session().run(querying).await;
+        if let Err(lost @ Error::Lost(_)) = &reply {
+            let _ = self
+                .session()
+                .on_extended(&self.held, BootInstant::now(), Err(lost.clone()));
+        }
+        let reply = reply?;
         Ok(T::from_redis_value(reply).map_err(redis::RedisError::from)?)
     }
 
@@ -158,7 +164,14 @@ impl Guard {
             return Err(Error::Lost(lost));
         }
         self.session().check_process()?;
-        let (session, held) = (Arc::clone(self.session()), Arc::clone(&self.held));
+        if lease.is_zero() {
+            return Err(Error::Invalid("the lease must be longer than 0".into()));
+        }
+        let (session, held, lease) = (
+            Arc::clone(self.session()),
+            Arc::clone(&self.held),
+            rounded_up(lease),
+        );
         let extending = |_| extend(session, held, move |held, now| held.extend_within(lease, now));
         self.session().run(extending).await
     }
@@ -254,7 +267,7 @@ impl Drop for Guard {
     }
 }
 
-/// Sends an EXTEND, and sends it again after a lost reply, while a caller has patience: what remains of the lease.
+/// Sends an EXTEND, and sends it again after an error that may pass, while a caller has patience: what remains of the lease.
 async fn extend(
     session: Arc<Session>,
     held: Arc<Held>,
@@ -262,11 +275,14 @@ async fn extend(
 ) -> Result<Duration, Error> {
     let (until, mut backoff) = (BootInstant::now() + session.patience(), Backoff::default());
     loop {
-        let turn = session.links.here().turn().await?;
-        let sent_at = BootInstant::now();
-        let reply = turn.send(command(&held, sent_at)).reply().await;
-        let is_lost = reply.as_ref().is_err_and(Error::is_ambiguous);
-        if !is_lost || BootInstant::now() >= until {
+        let mut sent_at = BootInstant::now();
+        let extend = || {
+            sent_at = BootInstant::now();
+            command(&held, sent_at)
+        };
+        let reply = session.send(extend).await;
+        let may_pass = reply.as_ref().is_err_and(Error::is_transient);
+        if !may_pass || BootInstant::now() >= until {
             return session.on_extended(&held, sent_at, reply);
         }
         sleep(backoff.pause()).await;

@@ -27,8 +27,8 @@ pub(crate) struct Links {
     label: Arc<str>,
     timeout: Duration,
     background: Arc<Link>,
-    background_place: Place,
-    by_runtime: Mutex<HashMap<Place, Arc<Link>, BuildHasherDefault<NumberHasher>>>,
+    background_id: RuntimeId,
+    by_runtime: Mutex<HashMap<RuntimeId, Arc<Link>, BuildHasherDefault<NumberHasher>>>,
     shared: Arc<Shared>,
 }
 
@@ -42,18 +42,18 @@ struct Shared {
 }
 
 #[cfg(all(test, feature = "testing"))]
-use crate::simulation::{Handle, Place, handle_of, place_of};
+use crate::simulation::{RuntimeHandle, RuntimeId, handle_of, id_of};
 #[cfg(not(all(test, feature = "testing")))]
-type Place = runtime::Id;
+type RuntimeId = runtime::Id;
 #[cfg(not(all(test, feature = "testing")))]
-type Handle = runtime::Handle;
+type RuntimeHandle = runtime::Handle;
 
 /// The connection of one runtime, which drives it.
 pub(crate) struct Link {
     server: Server,
     label: Arc<str>,
     timeout: Duration,
-    runtime: Handle,
+    runtime: RuntimeHandle,
     /// Where Sentinels are asked.
     background: runtime::Handle,
     is_background: bool,
@@ -65,8 +65,8 @@ pub(crate) struct Link {
     is_usable: AtomicBool,
     /// An attempt to connect has ended.
     changed: Notify,
-    /// A place for each command that may be sent.
-    places: Arc<Semaphore>,
+    /// A permit for each command that may be sent.
+    permits: Arc<Semaphore>,
     /// Ends with the runtime, whose id may be that of another one then.
     life: Weak<()>,
     life_task: AbortHandle,
@@ -90,7 +90,7 @@ pub(crate) struct Turn {
     link: Arc<Link>,
     connection: Connection,
     attempt: u64,
-    place: OwnedSemaphorePermit,
+    permit: OwnedSemaphorePermit,
 }
 
 /// A command that was sent. Its reply may be awaited in any thread.
@@ -105,7 +105,7 @@ impl Links {
         let (label, shared): (Arc<str>, _) = (server.to_string().into(), Arc::default());
         Self {
             background: Link::new(&server, &label, timeout, background, None, &shared),
-            background_place: place_of(background),
+            background_id: id_of(background),
             server,
             label,
             timeout,
@@ -119,12 +119,12 @@ impl Links {
         let Ok(runtime) = runtime::Handle::try_current() else {
             return Arc::clone(&self.background);
         };
-        let place = place_of(&runtime);
-        if place == self.background_place {
+        let id = id_of(&runtime);
+        if id == self.background_id {
             return Arc::clone(&self.background);
         }
         let mut links = self.by_runtime.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(link) = links.get(&place).filter(|link| link.is_alive()) {
+        if let Some(link) = links.get(&id).filter(|link| link.is_alive()) {
             return Arc::clone(link);
         }
         links.retain(|_, link| link.is_alive());
@@ -137,7 +137,7 @@ impl Links {
             background,
             &self.shared,
         );
-        links.insert(place, Arc::clone(&link));
+        links.insert(id, Arc::clone(&link));
         link
     }
 
@@ -158,7 +158,7 @@ impl Links {
         let links = self.by_runtime.lock().unwrap_or_else(PoisonError::into_inner);
         let links = links.values().chain([&self.background]);
         links
-            .map(|link| MAX_UNANSWERED - link.places.available_permits())
+            .map(|link| MAX_UNANSWERED - link.permits.available_permits())
             .sum()
     }
 
@@ -192,11 +192,11 @@ impl Links {
 }
 
 #[cfg(not(all(test, feature = "testing")))]
-fn place_of(runtime: &runtime::Handle) -> Place {
+fn id_of(runtime: &runtime::Handle) -> RuntimeId {
     runtime.id()
 }
 #[cfg(not(all(test, feature = "testing")))]
-fn handle_of(runtime: &runtime::Handle) -> Handle {
+fn handle_of(runtime: &runtime::Handle) -> RuntimeHandle {
     runtime.clone()
 }
 
@@ -230,7 +230,7 @@ impl Link {
             given_up: AtomicU64::new(0),
             is_usable: AtomicBool::new(false),
             changed: Notify::new(),
-            places: Arc::new(Semaphore::new(MAX_UNANSWERED)),
+            permits: Arc::new(Semaphore::new(MAX_UNANSWERED)),
             life,
             life_task: life_task.abort_handle(),
         })
@@ -259,24 +259,24 @@ impl Link {
         }
     }
 
-    /// Waits until a command can be sent: for a connection, and for a place, in order of arrival.
+    /// Waits until a command can be sent: for a connection, and for a permit, in order of arrival.
     ///
     /// # Errors
     ///
     /// There is no connection. Nothing was sent.
     pub async fn turn(self: &Arc<Self>) -> Result<Turn, Error> {
         if let Some(connected) = self.connected()
-            && let Ok(place) = Arc::clone(&self.places).try_acquire_owned()
+            && let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned()
         {
-            return Ok(Turn::new(self, connected, place));
+            return Ok(Turn::new(self, connected, permit));
         }
         // Apart, so that those who need not wait, or wait for something else, are small.
         Box::pin(async {
             self.connection().await?;
-            let place = Arc::clone(&self.places).acquire_owned().await;
-            let place = place.map_err(|_| Error::no_response())?;
+            let permit = Arc::clone(&self.permits).acquire_owned().await;
+            let permit = permit.map_err(|_| Error::no_response())?;
             // It may have been lost meanwhile.
-            Ok(Turn::new(self, self.connection().await?, place))
+            Ok(Turn::new(self, self.connection().await?, permit))
         })
         .await
     }
@@ -408,12 +408,12 @@ impl Drop for Opening {
 }
 
 impl Turn {
-    fn new(link: &Arc<Link>, (connection, attempt): (Connection, u64), place: OwnedSemaphorePermit) -> Self {
+    fn new(link: &Arc<Link>, (connection, attempt): (Connection, u64), permit: OwnedSemaphorePermit) -> Self {
         Self {
             link: Arc::clone(link),
             connection,
             attempt,
-            place,
+            permit,
         }
     }
 
@@ -424,9 +424,9 @@ impl Turn {
             link,
             connection,
             attempt,
-            place,
+            permit,
         } = self;
-        let mut reply = connection.send(command, &link.runtime, place);
+        let mut reply = connection.send(command, &link.runtime, permit);
         // Whoever awaits the reply polls it again.
         if let Poll::Ready(arrived) = reply.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             reply = Box::pin(ready(arrived));

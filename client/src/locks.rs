@@ -12,7 +12,7 @@ use tokio::runtime;
 
 use crate::acquire::{Acquiring, Wanted, acquire};
 use crate::background::Handle;
-use crate::command::{Acknowledgement, Limit, LockInfo, Owner};
+use crate::command::{Acknowledgement, Limit, LockInfo, Owner, rounded_up};
 use crate::error::Error;
 use crate::events::{Event, Hook};
 use crate::guard::{Guard, RunError};
@@ -248,15 +248,16 @@ impl Lock {
         &self.key
     }
 
-    /// How long the lock is held without renewal, 1 ms to `dlock.max-lease-ms` of the server. Default: 30 s. A lease
+    /// How long the lock is held without renewal, up to `dlock.max-lease-ms` of the server, in whole ms, rounded up. Default:
+    /// 30 s. A lease
     /// that is not longer than a round trip to the server and 3 ms expires before it is held, and is asked for again.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
         self
     }
 
-    /// How long [`Lock::acquire`] waits. Default: no limit. `tokio::time::timeout` does the same; this one says in
-    /// [`Error::Timeout`] what the server said last, and for how long.
+    /// How long [`Lock::acquire`] waits. Default: no limit. Zero: it does not wait if others hold the lock.
+    /// `tokio::time::timeout` does the same; this one says in [`Error::Timeout`] what the server said last, and for how long.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
@@ -375,11 +376,13 @@ impl Lock {
     /// not help. It keeps trying while the cause may pass, such as a lost connection or a full queue; but if the server was
     /// never reached, it fails at once.
     pub async fn acquire(&self) -> Result<Guard, Error> {
-        match self.request(true).await? {
-            Some(guard) => Ok(guard),
-            // Only a server that does not know QUEUE.
-            None => Err(Error::Invalid("the server's module is too old: update it".into())),
-        }
+        let taken = || Error::Timeout {
+            key: String::from_utf8_lossy(&self.key).into_owned(),
+            waited: Duration::ZERO,
+            last: None,
+            last_for: Duration::ZERO,
+        };
+        self.request(!self.timeout.is_zero()).await?.ok_or_else(taken)
     }
 
     /// Acquires the lock if it is free and nobody waits for it; `None` if not.
@@ -468,8 +471,8 @@ impl Lock {
             (self.max_hold, "max_hold"),
             (self.release_after, "release_after"),
         ] {
-            if time.is_some_and(|time| time < Duration::from_millis(1)) {
-                return invalid(&format!("{what} must be at least 1 ms"));
+            if time.is_some_and(|time| time.is_zero()) {
+                return invalid(&format!("{what} must be longer than 0"));
             }
         }
         Ok(limit)
@@ -477,11 +480,11 @@ impl Lock {
 
     fn plan(&self) -> Plan {
         Plan {
-            lease: self.lease,
+            lease: rounded_up(self.lease),
             // With jitter: locks that were acquired at the same time are not renewed at the same time forever.
             renew_after: (self.lease / 3).mul_f64(random_share(0.85..=1.0)),
-            max_hold: self.max_hold,
-            release_after: self.release_after,
+            max_hold: self.max_hold.map(rounded_up),
+            release_after: self.release_after.map(rounded_up),
         }
     }
 }

@@ -129,7 +129,11 @@ impl Server {
                 .set_connection_timeout(Some(limit))
                 .set_response_timeout(replies_within)
                 .set_pipeline_buffer_size(MAX_UNANSWERED);
-            connect(&client, config, on_loss).await.map(Connection::Node)
+            let mut connection = connect(&client, config, on_loss).await?;
+            // For CLIENT LIST. Not every user may do that.
+            let name = redis::cmd("CLIENT").arg("SETNAME").arg("dlock").take();
+            let _ = connection.send_packed_command(&name).await;
+            Ok(Connection::Node(connection))
         };
         in_time(limit, connecting).await
     }
@@ -158,12 +162,12 @@ impl Connection {
     }
 
     /// Sends a command. Its future may be polled in any thread, also after the end of the runtime that drives the
-    /// connection. It keeps its place until there is a reply, or it is dropped.
-    pub fn send(self, command: Cmd, _runtime: &runtime::Handle, place: OwnedSemaphorePermit) -> Reply {
+    /// connection. It keeps its permit until there is a reply, or it is dropped.
+    pub fn send(self, command: Cmd, _runtime: &runtime::Handle, permit: OwnedSemaphorePermit) -> Reply {
         match self {
             // Tokio makes a task yield after many operations. This one must be on its way first.
             Self::Node(mut connection) => Box::pin(unconstrained(async move {
-                let _place = place;
+                let _permit = permit;
                 connection.send_packed_command(&command).await?.extract_error()
             })),
             #[cfg(feature = "cluster")]
@@ -171,7 +175,7 @@ impl Connection {
                 // Its future has timers of the runtime that drives the connection.
                 let runtime = _runtime.clone();
                 let sending = async move {
-                    let _place = place;
+                    let _permit = permit;
                     query_cluster(&mut connection, &command).await
                 };
                 Box::pin(in_runtime(runtime, sending))

@@ -80,15 +80,15 @@ struct Entry {
     /// Whether a lost connection may still deliver it.
     has_copies: bool,
     /// How many times it was sent, or told otherwise while it was under way: only the reply to the last sending counts.
-    turns: u32,
-    unsettled: Option<Place>,
+    sendings: u32,
+    unsettled: Option<Unplaced>,
     /// Whether it was told that the lock is taken.
     is_reported: bool,
 }
 
-/// Where a request is counted in [`Unsettled`].
+/// Why a request has no place in the server's queue yet.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum Unplaced {
     Asking,
     Parked,
 }
@@ -132,7 +132,7 @@ pub(crate) struct Sending {
     /// The inbox that it named, and whether that was open.
     epoch: u64,
     was_open: bool,
-    turn: u32,
+    number: u32,
 }
 
 /// What is to be done.
@@ -264,7 +264,7 @@ impl Table {
                 return None;
             }
             if entry.unsettled.is_some() || !self.inbox.is_open() {
-                entry.count(Some(Place::Asking), &mut self.unsettled);
+                entry.count(Some(Unplaced::Asking), &mut self.unsettled);
             }
         }
         self.sending(request.number, now)
@@ -278,12 +278,12 @@ impl Table {
 
     fn sending(&mut self, number: u64, now: BootInstant) -> Option<(InboxName, Sending)> {
         let entry = self.entries.get_mut(&number)?;
-        entry.turns += 1;
+        entry.sendings += 1;
         let sending = Sending {
             sent_at: now,
             epoch: self.inbox.epoch,
             was_open: self.inbox.is_open(),
-            turn: entry.turns,
+            number: entry.sendings,
         };
         Some((self.inbox.name, sending))
     }
@@ -306,7 +306,7 @@ impl Table {
                 ..Step::default()
             };
         };
-        let counts = sending.turn == entry.turns;
+        let counts = sending.number == entry.sendings;
         // One that does not count may have been run after the one that does.
         let is_copy = is_lost || !counts;
         entry.has_copies |= is_copy;
@@ -443,7 +443,7 @@ impl Table {
     /// An answer says that it waits no longer. A reply that is under way may be older than that.
     fn tell_instead(&mut self, number: u64, error: Option<Box<Error>>) -> Step {
         if let Some(entry) = self.entries.get_mut(&number) {
-            entry.turns += 1;
+            entry.sendings += 1;
         }
         self.tell(number, Told::Again(error))
     }
@@ -591,8 +591,8 @@ impl Table {
 
     /// The inbox that readers are to create now.
     pub fn take_wanted(&mut self) -> Option<(InboxName, u64)> {
-        (self.inbox.state == State::Wanted).then(|| {
-            self.inbox.state = State::Opening;
+        (self.inbox.state == InboxState::Wanted).then(|| {
+            self.inbox.state = InboxState::Opening;
             (self.inbox.name, self.inbox.epoch)
         })
     }
@@ -600,7 +600,7 @@ impl Table {
     /// All readers have created the inbox of this epoch.
     pub fn on_inbox_open(&mut self, epoch: u64, now: BootInstant) {
         if epoch == self.inbox.epoch {
-            self.inbox.state = State::Open;
+            self.inbox.state = InboxState::Open;
             self.inbox.used_at = Some(now);
         }
     }
@@ -615,7 +615,7 @@ impl Table {
         if epoch != self.inbox.epoch {
             return Vec::new();
         }
-        self.inbox.renew(State::Closed);
+        self.inbox.renew(InboxState::Closed);
         let parked = std::mem::take(&mut self.parked);
         let refuse = |number: u64| {
             let found_none = match self.entries.get(&number).map(|entry| &entry.stage) {
@@ -637,8 +637,8 @@ impl Table {
         let queued = self.entries.iter().filter(|(_, entry)| is_queued(entry));
         let queued: Vec<u64> = queued.map(|(number, _)| *number).collect();
         self.inbox.renew(match self.parked.is_empty() {
-            true => State::Closed,
-            false => State::Wanted,
+            true => InboxState::Closed,
+            false => InboxState::Wanted,
         });
         queued.into_iter().for_each(|number| self.park(number, false));
     }
@@ -655,7 +655,7 @@ impl Table {
         }
         let is_idle = self.inbox.used_at.is_none_or(|used_at| now - used_at > IDLE);
         if is_idle && epoch == self.inbox.epoch {
-            self.inbox.renew(State::Closed);
+            self.inbox.renew(InboxState::Closed);
         }
         is_idle
     }
@@ -697,7 +697,7 @@ impl Table {
     fn park(&mut self, number: u64, found_none: bool) {
         if let Some(entry) = self.entries.get_mut(&number) {
             entry.stage = Stage::Parked { found_none };
-            entry.count(Some(Place::Parked), &mut self.unsettled);
+            entry.count(Some(Unplaced::Parked), &mut self.unsettled);
             self.parked.insert(number);
             self.inbox.want();
         }
@@ -705,10 +705,10 @@ impl Table {
 }
 
 impl Unsettled {
-    fn of(&mut self, place: Place) -> &mut u32 {
+    fn of(&mut self, place: Unplaced) -> &mut u32 {
         match place {
-            Place::Asking => &mut self.asking,
-            Place::Parked => &mut self.parked,
+            Unplaced::Asking => &mut self.asking,
+            Unplaced::Parked => &mut self.parked,
         }
     }
 }
@@ -722,7 +722,7 @@ impl Entry {
             timer: None,
             was_queued: false,
             has_copies: false,
-            turns: 0,
+            sendings: 0,
             unsettled: None,
             is_reported: false,
         }
@@ -730,11 +730,11 @@ impl Entry {
 
     /// Whether others wait until it is known whether this one finds the lock free.
     fn is_awaited(&self, parked: &BTreeSet<u64>) -> bool {
-        self.unsettled == Some(Place::Asking) && !parked.is_empty()
+        self.unsettled == Some(Unplaced::Asking) && !parked.is_empty()
     }
 
     /// Counts it among those that have no place in the server's queue yet, or not any more.
-    fn count(&mut self, place: Option<Place>, all: &mut ByNumber<Unsettled>) {
+    fn count(&mut self, place: Option<Unplaced>, all: &mut ByNumber<Unsettled>) {
         let former = std::mem::replace(&mut self.unsettled, place);
         if former == place {
             return;
@@ -785,13 +785,13 @@ struct Inbox {
     name: InboxName,
     /// How many names there were before this one.
     epoch: u64,
-    state: State,
+    state: InboxState,
     /// When somebody waited last.
     used_at: Option<BootInstant>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum InboxState {
     /// Nobody waits, as far as known.
     Closed,
     /// Somebody waits: readers are to be started.
@@ -806,23 +806,23 @@ impl Inbox {
         Self {
             name: random_name(),
             epoch: 0,
-            state: State::Closed,
+            state: InboxState::Closed,
             used_at: None,
         }
     }
 
     fn is_open(&self) -> bool {
-        self.state == State::Open
+        self.state == InboxState::Open
     }
 
     /// A request has to wait.
     fn want(&mut self) {
-        if self.state == State::Closed {
-            self.renew(State::Wanted);
+        if self.state == InboxState::Closed {
+            self.renew(InboxState::Wanted);
         }
     }
 
-    fn renew(&mut self, state: State) {
+    fn renew(&mut self, state: InboxState) {
         *self = Self {
             epoch: self.epoch + 1,
             state,

@@ -114,7 +114,7 @@ impl Node {
         // Any other reply comes from the module, or means that permission is denied.
         let reply: RedisResult<Value> = cmd("DLOCK.INFO").arg("").query(&mut self.connection);
         match reply.map_err(Error::from) {
-            Err(missing @ Error::ModuleMissing) => Err(Failure::new(
+            Err(missing @ Error::ModuleMissing { .. }) => Err(Failure::new(
                 Code::Unavailable,
                 format!("{}: {missing}", self.name),
             )),

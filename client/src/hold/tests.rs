@@ -77,7 +77,7 @@ fn failed_renewal_is_retried_until_deadline() {
         cut(),
         no_replicas(),
         Error::Grace(String::new()),
-        Error::ModuleMissing,
+        Error::ModuleMissing { server: None },
     ] {
         let mut hold = granted(PLAN);
         let mut now = at(1000);

@@ -21,7 +21,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 pub(crate) use network::Network;
-pub(crate) use runtimes::{Handle, Place, handle_of, place_of};
+pub(crate) use runtimes::{RuntimeHandle, RuntimeId, handle_of, id_of};
 
 use counts::Counts;
 

@@ -17,20 +17,20 @@ thread_local! {
 
 /// What tells runtimes apart. One that has ended may have the id of the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Place {
+pub(crate) enum RuntimeId {
     Real(runtime::Id),
     Simulated(usize),
 }
 
-/// The place of the calling task.
-pub(crate) fn place_of(runtime: &runtime::Handle) -> Place {
-    let simulated = CURRENT.with_borrow(|current| current.as_ref().map(|current| current.place));
-    simulated.unwrap_or(Place::Real(runtime.id()))
+/// The id of the runtime of the calling task.
+pub(crate) fn id_of(runtime: &runtime::Handle) -> RuntimeId {
+    let simulated = CURRENT.with_borrow(|current| current.as_ref().map(|current| current.id));
+    simulated.unwrap_or(RuntimeId::Real(runtime.id()))
 }
 
 /// The runtime of the calling task.
-pub(crate) fn handle_of(runtime: &runtime::Handle) -> Handle {
-    Handle {
+pub(crate) fn handle_of(runtime: &runtime::Handle) -> RuntimeHandle {
+    RuntimeHandle {
         real: runtime.clone(),
         simulated: CURRENT.with_borrow(Clone::clone),
     }
@@ -38,12 +38,12 @@ pub(crate) fn handle_of(runtime: &runtime::Handle) -> Handle {
 
 /// Spawns tasks in a runtime.
 #[derive(Clone)]
-pub(crate) struct Handle {
+pub(crate) struct RuntimeHandle {
     real: runtime::Handle,
     simulated: Option<Arc<Runtime>>,
 }
 
-impl Handle {
+impl RuntimeHandle {
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> JoinHandle<()> {
         match &self.simulated {
             Some(simulated) => simulated.spawn_task(task).1,
@@ -52,7 +52,7 @@ impl Handle {
     }
 }
 
-impl Deref for Handle {
+impl Deref for RuntimeHandle {
     type Target = runtime::Handle;
 
     fn deref(&self) -> &runtime::Handle {
@@ -66,7 +66,7 @@ pub(super) fn has_panicked() -> bool {
 }
 
 pub(super) struct Runtime {
-    place: Place,
+    id: RuntimeId,
     state: Mutex<State>,
 }
 
@@ -95,7 +95,7 @@ struct Running {
 impl Runtime {
     pub fn new(number: usize) -> Arc<Self> {
         Arc::new(Self {
-            place: Place::Simulated(number),
+            id: RuntimeId::Simulated(number),
             state: Mutex::default(),
         })
     }

@@ -177,7 +177,7 @@ async fn missing_module_is_reported_with_remedy() {
         lock.try_acquire().await.map(drop).unwrap_err(),
         lock.acquire().await.map(drop).unwrap_err(),
     ] {
-        assert!(matches!(error, Error::ModuleMissing), "{error:?}");
+        assert!(matches!(error, Error::ModuleMissing { .. }), "{error:?}");
         let is_expected = error.to_string().contains("loadmodule /path/to/libdlock.so");
         assert!(is_expected, "{error}");
     }
@@ -239,6 +239,28 @@ async fn grace_rejects_try_acquire_and_delays_acquire() {
     let refused = lock.try_acquire().await.unwrap_err();
     assert!(matches!(refused, Error::Grace(_)), "{refused:?}");
     assert!(lock.acquire().await.unwrap().is_held());
+}
+
+#[tokio::test]
+async fn timeout_in_grace_names_it_instead_of_other_holders() {
+    let server = Server::with("dlock.startup-grace-ms 600000");
+    let timed_out = locks(&server).lock("door").timeout(ms(200)).acquire().await;
+    let is_named = matches!(&timed_out, Err(Error::Timeout { last: Some(last), .. }) if matches!(**last, Error::Grace(_)));
+    assert!(is_named, "{timed_out:?}");
+}
+
+#[tokio::test]
+async fn timeout_of_zero_acquires_only_a_free_lock() {
+    let (server, mut client) = start();
+    let lock = locks(&server).lock("door").timeout(Duration::ZERO);
+    let guard = lock.acquire().await.unwrap();
+    let taken = lock.acquire().await;
+    assert!(
+        matches!(taken, Err(Error::Timeout { last: None, .. })),
+        "{taken:?}"
+    );
+    assert_eq!(client.lock("door").waiting, 0);
+    guard.release().await.unwrap();
 }
 
 #[tokio::test]
@@ -491,7 +513,8 @@ async fn invalid_option_is_rejected_before_anything_is_sent() {
     let locks = Locks::open("redis://127.0.0.1:1/").unwrap();
     let lock = locks.lock("door");
     let invalid = [
-        lock.clone().lease(Duration::from_micros(999)),
+        lock.clone().lease(Duration::ZERO),
+        lock.clone().max_hold(Duration::ZERO),
         lock.clone().limit(0),
         lock.clone().limit(1 << 31),
         lock.clone().owner(""),

@@ -472,7 +472,8 @@ fn silent_server(listener: TcpListener, closed: mpsc::Sender<std::io::Result<usi
                 was_asked |= text.contains("DLOCK.ACQUIRE");
                 // It is an old one, too.
                 let refused = "-ERR unknown command\r\n".repeat(text.matches("HELLO").count());
-                let accepted = "+OK\r\n".repeat(text.matches("SETINFO").count());
+                let accepted = text.matches("SETINFO").count() + text.matches("SETNAME").count();
+                let accepted = "+OK\r\n".repeat(accepted);
                 let _ = connection.write_all((refused + &accepted).as_bytes());
             };
             if was_asked {

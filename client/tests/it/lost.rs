@@ -216,6 +216,43 @@ async fn renewal_of_ended_hold_reports_no_failure() {
 }
 
 #[tokio::test]
+async fn lock_whose_key_holds_another_type_is_lost() {
+    let (server, mut client) = start();
+    let locks = locks(&server);
+    let guards = [
+        locks.acquire("extended").await.unwrap(),
+        locks.acquire("released").await.unwrap(),
+        locks.acquire("queried").await.unwrap(),
+    ];
+    for guard in &guards {
+        let key = String::from_utf8_lossy(guard.key());
+        client.ok(&format!("SET {key} text"));
+    }
+    let [extended, released, queried] = guards;
+    assert_lost(extended.extend(ms(60_000)).await.map(drop), Lost::NotHeld);
+    assert!(!extended.is_held());
+    assert_lost(released.release().await, Lost::NotHeld);
+    assert_lost(queried.query::<()>(&redis::cmd("PING")).await, Lost::NotHeld);
+    assert!(!queried.is_held());
+}
+
+#[tokio::test]
+async fn rejected_extension_is_sent_again() {
+    let (server, mut client) = start();
+    let guard = locks(&server).acquire("door").await.unwrap();
+    client.ok("CONFIG SET min-replicas-to-write 1");
+    let extending = tokio::spawn(async move { (guard.extend(ms(60_000)).await, guard) });
+    until("two attempts", || {
+        client.server_number::<u64>("stats", "total_error_replies") >= 2
+    })
+    .await;
+    client.ok("CONFIG SET min-replicas-to-write 0");
+    let (extended, guard) = soon("the extension", extending).await.unwrap();
+    assert!(extended.unwrap() > ms(50_000));
+    assert!(guard.is_held());
+}
+
+#[tokio::test]
 async fn rejected_renewal_is_retried() {
     let (server, mut client) = start();
     let journal = Journal::default();

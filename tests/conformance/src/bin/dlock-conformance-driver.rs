@@ -223,7 +223,7 @@ fn failure(error: &Error) -> Value {
         Error::QueueFull(_) => "QUEUEFULL",
         Error::Grace(_) => "GRACE",
         Error::Evictable(_) => "EVICTABLE",
-        Error::ModuleMissing => "ERR",
+        Error::ModuleMissing { .. } => "ERR",
         Error::Redis { error, .. } => error.code().unwrap_or("CONNECTION"),
         _ => "INVALID",
     };
