@@ -6,7 +6,10 @@ It reads commands as JSON lines on stdin, and answers and tells events as JSON l
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
 import json
+import math
 import sys
 import threading
 import time
@@ -27,31 +30,54 @@ def say(**line: Any) -> None:
         print(json.dumps(line), flush=True)
 
 
-def options(command: Command) -> dlock.Options:
-    chosen: dlock.Options = {"on_lost": lambda _: say(event="lost", of=command["id"])}
-    if "lease_ms" in command:
-        chosen["lease"] = command["lease_ms"] / 1000
+NUMBERS = {"NaN": math.nan, "Infinity": math.inf}
+
+
+def seconds(value: Any) -> Any:
+    value = NUMBERS.get(value, value) if isinstance(value, str) else value
+    return value / 1000 if isinstance(value, (int, float)) and not isinstance(value, bool) else value
+
+
+def key(command: Command) -> Any:
+    return bytes.fromhex(command["key_hex"]) if "key_hex" in command else command["key"]
+
+
+def options(command: Command) -> Any:
+    chosen: Command = {"on_lost": lambda held: tell_lost(command["id"], held)}
     if command["do"] == "try":
         chosen["timeout"] = 0
-    if "timeout_ms" in command:
-        chosen["timeout"] = command["timeout_ms"] / 1000
-    if "shared" in command:
-        chosen["shared"] = command["shared"]
-    if "limit" in command:
-        chosen["limit"] = command["limit"]
-    return chosen
+    for name in ("lease", "timeout", "max_hold"):
+        if name + "_ms" in command:
+            chosen[name] = seconds(command[name + "_ms"])
+    chosen.update({name: command[name] for name in ("shared", "limit", "owner", "renew") if name in command})
+    return {**chosen, **command.get("options", {})}
+
+
+def word(error: BaseException) -> str:
+    """The first word of the server's error. Those of connections begin with a usual word."""
+    first = str(error).split(" ")[0]
+    if first.isupper() and first.isalpha() and isinstance(error, redis.RedisError):
+        return first
+    return "CONNECTION" if isinstance(error, (redis.ConnectionError, redis.TimeoutError, OSError)) else repr(error)
+
+
+def because(error: dlock.Lost) -> Command:
+    last = error.__cause__
+    return {"because": error.reason, **({"last": word(last)} if error.reason == "EXPIRED" and last else {})}
+
+
+def tell_lost(number: int, held: Any) -> None:
+    say(event="lost", of=number, **because(held.lost_error()))
 
 
 def failure(error: BaseException) -> Command:
     if isinstance(error, dlock.Lost):
-        return {"lost": True}
+        return {"lost": True, **because(error)}
     if isinstance(error, dlock.Timeout):
-        return {"held": False}
-    if isinstance(error, redis.ResponseError):
-        return {"error": str(error).split(" ")[0]}
-    if isinstance(error, (redis.ConnectionError, redis.TimeoutError, OSError)):
-        return {"error": "CONNECTION"}
-    return {"error": repr(error)}
+        return {"held": False, "because": error.reason}
+    if isinstance(error, (ValueError, TypeError)) and not isinstance(error, redis.RedisError):
+        return {"error": "ARGUMENT"}
+    return {"error": word(error)}
 
 
 def state(held: Any) -> Command:
@@ -68,10 +94,20 @@ class Cancelled(Exception):
     pass
 
 
+NOWHERE = "redis://127.0.0.1:1/"
+
+
+def count_tasks(command: Command) -> None:
+    gc.collect()
+    say(id=command["id"], tasks=threading.active_count())
+
+
 class Threads:
     """Each command has a thread."""
 
     def __init__(self, address: str) -> None:
+        self.address = address
+        self.many: List[dlock.Held] = []
         self.client = redis.Redis.from_url(address)
         self.locks = dlock.Locks(self.client)
         self.held: Dict[int, dlock.Held] = {}
@@ -85,7 +121,11 @@ class Threads:
                 return
             if command["do"] in ("acquire", "try"):
                 # Known before a command about it is read.
-                self.held[command["id"]] = dlock.Held(self.client, command["key"], options(command))
+                try:
+                    self.held[command["id"]] = self.locks.lock(key(command), **options(command))
+                except Exception as error:
+                    say(id=command["id"], **failure(error))
+                    continue
             action: Callable[[Command], None] = getattr(self, "do_" + command["do"], self.unknown)
             thread = threading.Thread(target=action, args=(command,), daemon=True)
             thread.start()
@@ -134,6 +174,57 @@ class Threads:
         except BaseException as error:
             say(id=command["id"], **failure(error))
 
+    def do_extend(self, command: Command) -> None:
+        try:
+            self.held[command["of"]].extend(seconds(command["lease_ms"]))
+            say(id=command["id"], extended=True)
+        except BaseException as error:
+            say(id=command["id"], **failure(error))
+
+    def do_churn(self, command: Command) -> None:
+        for _ in range(command["times"]):
+            self.churn(command)
+        say(id=command["id"], ok=True)
+
+    def churn(self, command: Command) -> None:
+        address = NOWHERE if command.get("fails") else self.address
+        client = self.client if command.get("same_client") else redis.Redis.from_url(address)
+        timeout = 0.05 if command.get("fails") else None
+        with contextlib.suppress(redis.ConnectionError, dlock.Timeout):
+            dlock.Locks(client).acquire(key(command), timeout=timeout).release()
+
+    def do_resources(self, command: Command) -> None:
+        count_tasks(command)
+
+    def do_hold_many(self, command: Command) -> None:
+        begun = time.monotonic()
+        self.many = [
+            self.locks.lock(f"{command['prefix']}{number}", lease=command["lease_ms"] / 1000)
+            for number in range(command["locks"])
+        ]
+        held = self.all_of_many(dlock.Held.acquire)
+        say(id=command["id"], held=held, took_ms=int((time.monotonic() - begun) * 1000))
+
+    def do_release_many(self, command: Command) -> None:
+        released = self.all_of_many(dlock.Held.release)
+        say(id=command["id"], released=released, lost=len(self.many) - released)
+
+    def all_of_many(self, action: Callable[[dlock.Held], None]) -> int:
+        """How many succeed."""
+        done: List[int] = []
+
+        def run(held: dlock.Held) -> None:
+            with contextlib.suppress(redis.RedisError):
+                action(held)
+                done.append(1)
+
+        threads = [threading.Thread(target=run, args=(held,)) for held in self.many]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return len(done)
+
     def do_state(self, command: Command) -> None:
         say(id=command["id"], **state(self.held.get(command["of"])))
 
@@ -152,6 +243,8 @@ class Tasks:
     """Each command has a task."""
 
     def __init__(self, address: str) -> None:
+        self.address = address
+        self.many: List[dlock.aio.Held] = []
         self.client = redis.asyncio.Redis.from_url(address)
         self.locks = dlock.aio.Locks(self.client)
         self.held: Dict[int, dlock.aio.Held] = {}
@@ -194,7 +287,7 @@ class Tasks:
 
     async def do_acquire(self, command: Command) -> None:
         try:
-            held = await self.locks.acquire(command["key"], **options(command))
+            held = await self.locks.acquire(key(command), **options(command))
             self.held[command["id"]] = held
             say(id=command["id"], held=True, fence=held.fence)
         except asyncio.CancelledError:
@@ -215,6 +308,42 @@ class Tasks:
             say(id=command["id"], released=True)
         except BaseException as error:
             say(id=command["id"], **failure(error))
+
+    async def do_extend(self, command: Command) -> None:
+        try:
+            await self.held[command["of"]].extend(seconds(command["lease_ms"]))
+            say(id=command["id"], extended=True)
+        except BaseException as error:
+            say(id=command["id"], **failure(error))
+
+    async def do_churn(self, command: Command) -> None:
+        for _ in range(command["times"]):
+            await self.churn(command)
+        say(id=command["id"], ok=True)
+
+    async def churn(self, command: Command) -> None:
+        address = NOWHERE if command.get("fails") else self.address
+        client = self.client if command.get("same_client") else redis.asyncio.Redis.from_url(address)
+        timeout = 0.05 if command.get("fails") else None
+        with contextlib.suppress(redis.ConnectionError, dlock.Timeout):
+            await (await dlock.aio.Locks(client).acquire(key(command), timeout=timeout)).release()
+
+    async def do_resources(self, command: Command) -> None:
+        count_tasks(command)
+
+    async def do_hold_many(self, command: Command) -> None:
+        begun = time.monotonic()
+        self.many = [
+            self.locks.lock(f"{command['prefix']}{number}", lease=command["lease_ms"] / 1000)
+            for number in range(command["locks"])
+        ]
+        outcomes = await asyncio.gather(*(held.acquire() for held in self.many), return_exceptions=True)
+        took = time.monotonic() - begun
+        say(id=command["id"], held=outcomes.count(None), took_ms=int(took * 1000))
+
+    async def do_release_many(self, command: Command) -> None:
+        outcomes = await asyncio.gather(*(held.release() for held in self.many), return_exceptions=True)
+        say(id=command["id"], released=outcomes.count(None), lost=len(outcomes) - outcomes.count(None))
 
     async def do_state(self, command: Command) -> None:
         say(id=command["id"], **state(self.held.get(command["of"])))

@@ -2,7 +2,9 @@
 
 from . import aio
 from ._drop_in import Lock
-from ._hold import Lost, Options, Timeout
+from ._errors import Lost, Timeout
+from ._events import Event
+from ._options import Options
 from ._sync import Held, Locks, lock
 
-__all__ = ["Held", "Lock", "Locks", "Lost", "Options", "Timeout", "aio", "lock"]
+__all__ = ["Event", "Held", "Lock", "Locks", "Lost", "Options", "Timeout", "aio", "lock"]

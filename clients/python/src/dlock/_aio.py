@@ -7,35 +7,54 @@ import contextlib
 from typing import TYPE_CHECKING, Any, Callable, Optional
 
 from ._core import close_core_of, core_of
-from ._hold import Hold, Key, Options, Stage, Timeout
+from ._errors import Timeout
+from ._events import OnEvent
+from ._held import AnyHeld
+from ._hold import Hold, Stage
+from ._options import Key, Options
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 
-class Held(Hold):
+class LostEvent(asyncio.Event):
+    """Is set when the lock is lost. It looks at the clock: in a loop that was blocked, it would be set late."""
+
+    def __init__(self, hold: Hold) -> None:
+        super().__init__()
+        self._is_lost = hold.is_lost
+
+    def is_set(self) -> bool:
+        return super().is_set() or self._is_lost()
+
+
+class Held(AnyHeld):
     """A lock that is held until its release, or until it is lost. A cancelled release goes on in the background."""
 
-    def __init__(self, client: Any, key: Key, options: Options, token: str = "") -> None:
-        super().__init__(core_of(client), client, key, options, token)
+    def __init__(
+        self, client: Any, key: Key, options: Options, on_event: Optional[OnEvent] = None, prefix: str = ""
+    ) -> None:
+        super().__init__(core_of(client, is_async=True), client, key, options, on_event, prefix)
         #: Set when the lock is lost.
-        self.lost = asyncio.Event()
+        self.lost: asyncio.Event = LostEvent(self)
         self._loop = asyncio.get_running_loop()
 
-    acquire = Hold._acquire
-    release = Hold._release
-    extend = Hold._extend
-    query = Hold._query
-    __aexit__ = Hold._exit
+    acquire = AnyHeld._acquire
+    release = AnyHeld._release
+    extend = AnyHeld._extend
+    query = AnyHeld._query
+    __aexit__ = AnyHeld._exit
 
     async def __aenter__(self) -> Held:
         await self._enter()
         return self
 
     def tell_lost(self) -> None:
-        if "on_lost" in self.options:
-            self._call_soon(self.options["on_lost"], self)
+        super().tell_lost()
         self._call_soon(self.lost.set)
+
+    def _call(self, function: Callable[[Any], object], argument: Any) -> None:
+        self._call_soon(function, argument)
 
     async def _perform(self, stage: Stage, timeout: Optional[float] = None) -> None:
         done = self._loop.create_future()
@@ -45,8 +64,7 @@ class Held(Hold):
         if not link.send_directly(self, None):
             self.core.submit(self)
         await asyncio.wait([done], timeout=timeout) if timeout else await done
-        if self.error is not None:
-            raise self.error
+        self._raise()
 
     def _call_soon(self, callback: Callable[..., object], *arguments: Any) -> None:
         # Nobody waits in a loop that is closed.
@@ -60,17 +78,18 @@ def _wake(done: asyncio.Future[None]) -> None:
 
 
 class Locks:
-    """As `dlock.Locks`, for the clients of `redis.asyncio`."""
+    """As `dlock.Locks`, for the clients of `redis.asyncio`. The event loop calls `on_event`."""
 
-    def __init__(self, client: Any) -> None:
-        self._client = client
+    def __init__(self, client: Any, on_event: Optional[OnEvent] = None) -> None:
+        core_of(client, is_async=True)
+        self._client, self._on_event = client, on_event
 
     def lock(self, key: Key, **options: Unpack[Options]) -> Held:
         """A lock for one `async with` block, at whose end it raises Lost if it was lost meanwhile.
 
         A loss does not cancel the task: wait for `held.lost` beside the work, or write with `held.query`.
         """
-        return Held(self._client, key, options)
+        return Held(self._client, key, options, self._on_event)
 
     async def acquire(self, key: Key, **options: Unpack[Options]) -> Held:
         """Waits for the lock in the server's queue. Raises Timeout."""

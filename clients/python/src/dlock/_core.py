@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import itertools
 import os
+import queue
 import secrets
 import socket
 import sys
@@ -12,33 +13,25 @@ import threading
 import time
 import weakref
 from math import inf
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from redis.crc import key_slot
-from redis.exceptions import LockError, ResponseError
+from redis.exceptions import LockError, RedisError, ResponseError
 
-from ._connect import Address, Dialer, word_of
-from ._hold import Hold, Stage, clock, named
+from ._connect import Address, Dialer, check_client
+from ._errors import BROKEN, LOST, ROUTED, is_temporary, lost, named, word_of
+from ._hold import Hold, Stage, clock, deadline_after
 from ._link import Link
+from ._options import terms
 
-_LOST = {
-    "NOTHELD": "the server says that nobody holds it",
-    "NOTOWNER": "the server says that others hold it",
-    "STALE": "the server says that its owner has acquired it again since",
-}
-#: In reply to EXTEND and RELEASE. A command in GUARD may find the wrong type elsewhere.
-_BROKEN = {**_LOST, "WRONGTYPE": "its key holds another type now"}
-_EXPIRED = "its lease was not renewed in time"
-_UNCONFIRMED = "no reply says that it was held until its release"
-_CLOSED = "its Locks were closed"
+#: A lease that is shorter than the way to the server never arrives in time.
+_MAX_LATE_GRANTS = 10
+#: A release is repeated for so long, then goes on in the background.
+_RELEASE_TIME = 10.0
 
 
 class Core:
     """Knows each acquisition until its last reply. Without a reply, the same request is sent again."""
-
-    TRANSIENT = frozenset(
-        "MOVED ASK TRYAGAIN CLUSTERDOWN READONLY MASTERDOWN LOADING UNBLOCKED NOREPLICAS MISCONF OOM BUSY".split()
-    )
 
     def __init__(self, client: Any) -> None:
         self.dialer = Dialer(client)
@@ -48,8 +41,9 @@ class Core:
     def start(self) -> None:
         """Also in the child after a fork: with other names, other connections, and nothing held."""
         for hold in self.table.values():
-            hold.stage, hold.why_lost = Stage.OVER, "the parent of this process holds it"
-        self.name = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(16)}"
+            hold.stage, hold.reason = Stage.OVER, "FORKED"
+        self.id = secrets.token_hex(16)
+        self.name = f"{socket.gethostname()}:{os.getpid()}:{self.id}"
         self.numbers = itertools.count(1)
         self.lock = threading.RLock()
         self.table = {}
@@ -61,9 +55,12 @@ class Core:
         self.timer: Optional[threading.Thread] = None
         self.wake = threading.Condition(self.lock)
         self.wakes_at = inf
+        #: What is to be called by the thread for events, and None at the end.
+        self.calls: queue.SimpleQueue[Optional[Tuple[Callable[[Any], object], Any]]] = queue.SimpleQueue()
+        self.caller: Optional[threading.Thread] = None
 
     @staticmethod
-    def spawn(run: Callable[[], None]) -> threading.Thread:
+    def spawn(run: Callable[[], None], name: str) -> threading.Thread:
         """A thread that an unexpected error does not end, because leases depend on it."""
 
         def run_on() -> None:
@@ -74,41 +71,44 @@ class Core:
                     threading.excepthook(threading.ExceptHookArgs([*sys.exc_info(), thread]))
                     time.sleep(0.1)
 
-        thread = threading.Thread(target=run_on, name="dlock", daemon=True)
+        thread = threading.Thread(target=run_on, name=name, daemon=True)
         thread.start()
         return thread
 
     # Operations of callers.
 
-    def begin(self, hold: Hold, stage: Stage) -> Link:
-        """Begins an operation: WAITING to acquire, HELD to extend, RELEASING to release. It is not sent yet."""
-        with self.lock:
-            if self.is_stopped:
-                hold.why_lost = _CLOSED
-                raise hold.lost_error()
-            if stage is not Stage.WAITING and not hold.is_held:
-                self.lose(hold, _EXPIRED)
-                raise hold.lost_error()
-            # Before it is sent, because the answer may overtake the reply.
-            self.table[hold.number], hold.link = hold, self.route(hold)
-            hold.stage, hold.is_pending, hold.error = stage, True, None
-            return hold.link
-
-    def enlist(self, hold: Hold) -> None:
+    def enlist(self, hold: Hold, prefix: str) -> None:
         """Gives it a name of this process, once: a second acquisition could not be told from a retry of the first."""
         with self.lock:
             if hold.number:
                 raise named(
                     LockError(f"the lock {hold.name} is acquired once only: make one for each acquisition"), hold.name
                 )
-            hold.number = next(self.numbers)
-            hold.owner = f"{hold.token}{self.name}:{hold.number}"
+            hold.number, hold.process, hold.began_at = next(self.numbers), self.id, clock()
+            hold.owner = hold.terms.owner or f"{prefix}{self.name}:{hold.number}"
+
+    def begin(self, hold: Hold, stage: Stage) -> Link:
+        """Begins an operation: WAITING to acquire, HELD to extend, RELEASING to release. It is not sent yet."""
+        with self.lock:
+            if self.is_stopped:
+                hold.reason = hold.reason or "CLOSED"
+                raise hold.lost_error()
+            if stage in (Stage.HELD, Stage.RELEASING) and not hold.is_held:
+                self.lose(hold, hold.expiry())
+                raise hold.lost_error()
+            # Before it is sent, because the answer may overtake the reply.
+            self.table[hold.number], hold.link = hold, self.route(hold)
+            hold.stage, hold.is_pending, hold.error = stage, True, None
+            if stage is Stage.RELEASING:
+                hold.reason, hold.deadline = "RELEASED", min(hold.deadline, clock() + _RELEASE_TIME)
+            link: Link = hold.link
+            return link
 
     def abandon(self, hold: Hold) -> None:
         """The caller is gone. Its request is given back, or its release goes on, in the background."""
         with self.lock:
             hold.waiters.clear()
-            if hold.stage in (Stage.WAITING, Stage.HELD):
+            if hold.stage in (Stage.WAITING, Stage.HELD, Stage.PROBING):
                 self._give_back(hold)
             elif hold.stage is Stage.RELEASING:
                 self.submit(hold)
@@ -117,16 +117,37 @@ class Core:
         with self.lock:
             self.route(hold).submit(hold)
 
-    def on_query_error(self, hold: Hold, error: ResponseError) -> None:
-        if word_of(error) in _LOST:
+    def on_query_error(self, hold: Hold, error: RedisError) -> None:
+        word = word_of(error)
+        if word in LOST:
             with self.lock:
-                self.lose(hold, _LOST[word_of(error)])
+                self.lose(hold, word)
             raise hold.lost_error() from error
 
+    def call(self, function: Callable[[Any], object], argument: Any) -> None:
+        """Calls it in a thread of its own, in order, so that it delays no lease."""
+        with self.lock:
+            self.calls.put((function, argument))
+            self.caller = self.caller or self.spawn(self._call_all, "dlock events")
+
+    def _call_all(self) -> None:
+        while self._call_next():
+            pass
+
+    def _call_next(self) -> bool:
+        call = self.calls.get()
+        if call is None:
+            return False
+        function, argument = call
+        function(argument)
+        return True
+
     def settle(self, within: float) -> None:
-        """Waits until all that was released or given back is."""
+        """Waits until all that was released or given back is, and all events are told."""
         end, ending = clock() + within, (Stage.RELEASING, Stage.GIVEN_BACK)
-        while clock() < end and any(hold.stage in ending for hold in list(self.table.values())):
+        while clock() < end and (
+            any(hold.stage in ending for hold in list(self.table.values())) or not self.calls.empty()
+        ):
             time.sleep(0.002)
 
     def withdraw(self) -> None:
@@ -134,7 +155,7 @@ class Core:
         with self.lock:
             for hold in list(self.table.values()):
                 if hold.stage is Stage.WAITING:
-                    hold.why_lost = _CLOSED
+                    hold.reason = "CLOSED"
                     self._finish(hold, hold.lost_error())
                     self._give_back(hold) if self.has_connected else self._over(hold)
 
@@ -143,11 +164,15 @@ class Core:
         with self.lock:
             self.is_stopped = True
             for hold in list(self.table.values()):
-                was_held, hold.stage, hold.why_lost = hold.stage is Stage.HELD, Stage.OVER, _CLOSED
+                was_held = hold.stage is Stage.HELD
+                if hold.stage is not Stage.GIVEN_BACK:
+                    hold.reason = "CLOSED"
+                hold.stage = Stage.OVER
                 self._finish(hold, hold.lost_error())
                 if was_held:
-                    hold.tell_lost()
+                    self._tell_lost(hold)
             self.wake.notify()
+            self.calls.put(None)
             for link in self.links.values():
                 link.close()
 
@@ -162,6 +187,21 @@ class Core:
             self.links[node] = Link(self, node)
             self.nodes += [] if node in self.nodes else [node]
         return self.links[node]
+
+    def follow(self, hold: Hold, slot: int, host: str, port: int, is_moved: bool) -> None:
+        """The node of a cluster has said that this one has the slot now, or for the next request only."""
+        with self.lock:
+            other = self._link(self.dialer.remap(host or hold.link.host, port))
+            if is_moved:
+                self.slots[slot] = other
+            else:
+                hold.asks = other
+
+    def reroute(self, link: Link) -> None:
+        """What waits at this server may have to wait at another one."""
+        for hold in link.waiting():
+            if self.route(hold) is not link:
+                self.submit(hold)
 
     def on_unreachable(self, link: Link) -> None:
         """Another node may know who has its slots now."""
@@ -180,51 +220,50 @@ class Core:
     # What the server says.
 
     def on_no_reply(self, hold: Hold, error: BaseException) -> None:
+        if isinstance(error, ResponseError) and hold.stage is not Stage.GIVEN_BACK:
+            # The server has refused the connection.
+            return self.on_reply(hold, error, 0.0, hold.link)
+        if hold.stage is Stage.PROBING:
+            hold.trouble = error.with_traceback(None)
+            return self._finish(hold)
         if hold.stage is Stage.WAITING:
             hold.has_copies = True
-            if not self.has_connected or (not hold.waits and hold.failures >= 2):
+            if not self.has_connected:
                 return self.fail(hold, error)
         elif hold.stage is Stage.RELEASING:
             hold.may_be_released = True
         self._retry(hold, error)
 
-    def on_reply(self, hold: Hold, reply: Any, sent_at: float, link: Link, inbox: str = "") -> None:
+    def on_reply(self, hold: Hold, reply: Any, sent_at: float, link: Link, inbox: bytes = b"") -> None:
         word, stage = word_of(reply), hold.stage
-        is_elsewhere = word in ("MOVED", "ASK")
-        if is_elsewhere and self.dialer.is_cluster:
+        is_elsewhere = word in ROUTED and self.dialer.is_cluster
+        if stage is Stage.PROBING:
+            hold.trouble = reply if word == "GRACE" else None
+            return self._finish(hold)
+        if is_elsewhere:
             _, slot, address = str(reply).split(" ")
             host, _, port = address.rpartition(":")
-            other = self._link((host or link.host, int(port)))
-            if word == "ASK":
-                hold.asks = other
-            else:
-                self.slots[int(slot)] = other
-        elif is_elsewhere:
-            word, reply = (
-                "ERR",
-                ResponseError(f"{reply}: this server is a node of a cluster: use a client for clusters"),
-            )
+            self.follow(hold, int(slot), host, int(port), word == "MOVED")
+        elif word in ROUTED:
+            word, reply = "ERR", ResponseError(f"{reply}: it is a node of a cluster: use a client for clusters")
         elif word == "READONLY":
             # Sentinels may know of another server.
             link.is_stale = True
             self.on_unreachable(link)
+        elif word == "ERR" and "unknown command" in str(reply) and "DLOCK" in str(reply).upper():
+            reply = ResponseError(f"{reply} The server {link.address} does not have the module DLOCK: load it there")
         if word == "NOINBOX" and stage is Stage.WAITING:
             link.want_inbox(inbox)
             if link.is_open:
                 link.submit(hold)
-        elif word in self.TRANSIENT and (stage is not Stage.WAITING or hold.waits or is_elsewhere):
+        elif is_elsewhere or self._is_temporary(hold, word):
             self._retry(hold, reply)
         elif stage is Stage.WAITING:
             self._on_acquire_reply(hold, reply, sent_at)
         elif stage is Stage.HELD:
             self._on_extend_reply(hold, reply, sent_at)
         elif stage is Stage.RELEASING:
-            if word in _BROKEN:
-                hold.why_lost = _UNCONFIRMED if hold.may_be_released else _BROKEN[word]
-                reply = hold.lost_error()
-            self._finish(hold, reply if word else None)
-            # A copy of the RELEASE may have failed, and one of the ACQUIRE may be late.
-            self._give_back(hold) if hold.may_be_released or hold.has_copies else self._over(hold)
+            self._on_release_reply(hold, reply)
         elif hold.has_copies:
             # Copies from a lost connection arrive within this time.
             hold.has_copies = False
@@ -232,13 +271,20 @@ class Core:
         else:
             self._over(hold)
 
+    @staticmethod
+    def _is_temporary(hold: Hold, word: str) -> bool:
+        if hold.stage is Stage.WAITING and not hold.terms.waits:
+            return False
+        return is_temporary(word, may_be_full=hold.stage in (Stage.WAITING, Stage.HELD))
+
     def on_answer(self, answer: List[Any], since: float, waited_ms: int) -> None:
         """What an inbox has for a request. `since` is when the call was sent, of which `waited_ms` is the wait."""
-        word, number, key, owner, *rest = answer
-        hold = self.table.get(int(number))
+        word, request, key, owner, *rest = answer
+        number = int(request.rpartition(b":")[2])
+        hold = self.table.get(number)
         if hold is None or hold.stage is Stage.GIVEN_BACK:
             if word == b"granted":
-                self._give_back(hold or self._unknown(int(number), key, owner.decode()))
+                self._give_back(hold or self._unknown(number, key, owner.decode()))
         elif hold.stage is Stage.WAITING:
             if word == b"granted":
                 self._on_acquire_reply(hold, [*rest[:3], waited_ms], since)
@@ -248,42 +294,72 @@ class Core:
                 self.submit(hold)
 
     def _on_acquire_reply(self, hold: Hold, reply: Any, since: float) -> None:
-        if reply is None or isinstance(reply, ResponseError):
+        if isinstance(reply, ResponseError):
             self.fail(hold, reply)
+        elif reply is None:
+            hold.is_taken = True
+            self.fail(hold, None)
         elif not isinstance(reply, list):
             raise TypeError
         elif len(reply) >= 4:
-            fence, _, lease_ms, waited_ms = reply[:4]
-            deadline = since + (waited_ms + lease_ms) * 0.000999 - 0.002
-            if deadline > clock():
-                hold.stage, hold.fence, hold.deadline = Stage.HELD, fence, deadline
-                self._finish_lease(hold, since + waited_ms / 1000, lease_ms)
-            else:
-                # Too late: asks again.
-                self._give_back(self._unknown(hold.number, hold.key, hold.owner))
-                hold.number = next(self.numbers)
-                self.table[hold.number] = hold
-                self.submit(hold)
+            self._on_grant(hold, since, *reply[:4])
         else:
             hold.failures, hold.trouble = 0, None
+            if not hold.is_taken:
+                hold.is_taken = True
+                hold.tell_queued(reply[0])
+
+    def _on_grant(self, hold: Hold, since: float, fence: int, _: int, lease_ms: int, waited_ms: int) -> None:
+        granted_at = since + waited_ms / 1000
+        ends_at = granted_at + hold.terms.max_hold
+        if min(deadline_after(since, waited_ms + lease_ms), ends_at) > clock():
+            hold.stage, hold.fence, hold.granted_at = Stage.HELD, fence, granted_at
+            hold.deadline, hold.ends_at = 0.0, ends_at
+            self._finish_lease(hold, since, waited_ms, lease_ms)
+        else:
+            self._on_late_grant(hold, "MAXHOLD" if ends_at <= clock() else "")
+
+    def _on_late_grant(self, hold: Hold, reason: str) -> None:
+        """Asks again, with another request id."""
+        self._give_back(self._unknown(hold.number, hold.raw_key, hold.owner))
+        hold.late_grants += 1
+        if not reason and hold.late_grants == _MAX_LATE_GRANTS:
+            reason = "TOOSHORT"
+        if reason:
+            hold.stage = Stage.OVER
+            return self._finish(hold, lost(hold.name, reason))
+        hold.number = next(self.numbers)
+        self.table[hold.number] = hold
+        self.submit(hold)
 
     def _on_extend_reply(self, hold: Hold, reply: Any, sent_at: float) -> None:
         word = word_of(reply)
-        if word in _BROKEN:
-            self.lose(hold, _BROKEN[word])
+        if word in BROKEN:
+            self.lose(hold, word)
         elif word:
             self._finish(hold, reply)
             self._retry(hold, reply)
         else:
-            hold.deadline = max(hold.deadline, sent_at + reply * 0.000999 - 0.002)
-            self._finish_lease(hold, sent_at, reply)
+            self._finish_lease(hold, sent_at, 0, reply)
+
+    def _on_release_reply(self, hold: Hold, reply: Any) -> None:
+        word = word_of(reply)
+        if word in BROKEN:
+            hold.reason = "UNCONFIRMED" if hold.may_be_released else word
+            reply = hold.lost_error()
+        self._finish(hold, reply if word else None)
+        # A copy of the RELEASE may have failed, and one of the ACQUIRE may be late.
+        self._give_back(hold) if hold.may_be_released or hold.has_copies else self._over(hold)
 
     # Ends.
 
-    def _finish_lease(self, hold: Hold, start: float, lease_ms: int) -> None:
-        """A lease has begun. A third of it later it is renewed."""
-        hold.failures, renews = 0, hold.options.get("renew", True)
-        self._schedule(hold, start + min(lease_ms, hold.lease_ms) / 3000 if renews else inf)
+    def _finish_lease(self, hold: Hold, sent_at: float, waited_ms: int, lease_ms: int) -> None:
+        """A lease has begun. A third of it later it is renewed, unless it lasts until it is lost anyway."""
+        hold.begin_lease(sent_at, waited_ms + lease_ms)
+        hold.failures, hold.trouble = 0, None
+        due_in = (waited_ms + min(lease_ms, hold.lease_ms) / 3) / 1000
+        renews = hold.terms.renew and hold.deadline < hold.ends_at
+        self._schedule(hold, sent_at + due_in if renews else inf)
         self._finish(hold)
 
     def _finish(self, hold: Hold, error: Optional[BaseException] = None) -> None:
@@ -293,22 +369,27 @@ class Core:
             while hold.waiters:
                 hold.waiters.pop()()
 
-    def lose(self, hold: Hold, why: str) -> None:
+    def lose(self, hold: Hold, reason: str) -> None:
         if hold.stage is Stage.HELD:
-            hold.why_lost = why
+            hold.reason, hold.trouble = reason, hold.last_error()
             self._give_back(hold)
             self._finish(hold, hold.lost_error())
-            hold.tell_lost()
+            self._tell_lost(hold)
+
+    @staticmethod
+    def _tell_lost(hold: Hold) -> None:
+        hold.has_lost = True
+        hold.tell_lost()
 
     def fail(self, hold: Hold, error: Optional[BaseException]) -> None:
         """Ends an acquisition without the lock. A late copy of its request may still be queued."""
         self._finish(hold, error)
         self._give_back(hold) if hold.sends > 1 and self.has_connected else self._over(hold)
 
-    def _unknown(self, number: int, key: Any, owner: str) -> Hold:
+    def _unknown(self, number: int, key: bytes, owner: str) -> Hold:
         """What nobody waits for."""
-        unknown = Hold(self, None, key, {})
-        unknown.number, unknown.owner = number, owner
+        unknown = Hold(key, terms({}))
+        unknown.number, unknown.process, unknown.owner = number, self.id, owner
         return unknown
 
     def _give_back(self, hold: Hold) -> None:
@@ -319,14 +400,16 @@ class Core:
         self.submit(hold)
 
     def _over(self, hold: Hold) -> None:
-        # A thread may keep it, but not the client.
-        hold.stage, hold.client = Stage.OVER, None
+        hold.stage = Stage.OVER
         self.table.pop(hold.number, None)
 
     # Time.
 
     def _retry(self, hold: Hold, error: BaseException) -> None:
-        hold.failures, hold.trouble = hold.failures + 1, error
+        hold.failures += 1
+        if hold.stage is not Stage.GIVEN_BACK:
+            # Its traceback would keep frames alive.
+            hold.trouble = None if word_of(error) in ROUTED else error.with_traceback(None)
         pause = min(1.0, 0.01 * 2 ** min(hold.failures, 7)) if hold.failures > 1 else 0.0
         if hold.stage is Stage.HELD:
             pause = min(pause, max(0.005, (hold.deadline - clock()) / 20))
@@ -335,30 +418,32 @@ class Core:
     def _schedule(self, hold: Hold, due_at: float) -> None:
         hold.due_at = due_at
         if min(due_at, hold.deadline) < self.wakes_at:
-            self.timer = self.timer or self.spawn(self._watch_time)
+            self.timer = self.timer or self.spawn(self._watch_time, "dlock timer")
             self.wake.notify()
 
     def _watch_time(self) -> None:
         """Sends nothing itself, so that a server that hangs delays no deadline."""
         while not self.is_stopped:
             with self.lock:
-                now = clock()
-                for hold in list(self.table.values()):
-                    if min(hold.due_at, hold.deadline) <= now:
-                        self._on_time(hold, now)
-                # The clock goes on while the machine is suspended, but this wait does not: hence the second.
-                times = [min(hold.due_at, hold.deadline, now + 1) for hold in self.table.values()]
-                self.wakes_at = min(times, default=inf)
-                self.wake.wait(self.wakes_at - now if self.table else None)
+                self._look_at_time(clock())
+                self.wake.wait(self.wakes_at - clock() if self.table else None)
+
+    def _look_at_time(self, now: float) -> None:
+        for hold in list(self.table.values()):
+            if min(hold.due_at, hold.deadline) <= now:
+                self._on_time(hold, now)
+        # The clock goes on while the machine is suspended, but this wait does not: hence the second.
+        times = [min(hold.due_at, hold.deadline, now + 1) for hold in self.table.values()]
+        self.wakes_at = min(times, default=inf)
 
     def _on_time(self, hold: Hold, now: float) -> None:
         if now < hold.deadline:
             hold.due_at = inf
             self.submit(hold)
         elif hold.stage is Stage.HELD:
-            self.lose(hold, _EXPIRED)
+            self.lose(hold, hold.expiry())
         elif hold.stage is Stage.RELEASING:
-            hold.why_lost = _UNCONFIRMED
+            hold.reason = "UNCONFIRMED"
             self._finish(hold, hold.lost_error())
             self._give_back(hold)
         else:
@@ -368,8 +453,9 @@ class Core:
 _cores: weakref.WeakKeyDictionary[Any, Core] = weakref.WeakKeyDictionary()
 
 
-def core_of(client: Any) -> Core:
+def core_of(client: Any, is_async: bool) -> Core:
     """The core of a client, for all that use this client."""
+    check_client(client, is_async)
     core = _cores.get(client)
     if core is None:
         # Of several threads, one is the first.

@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 import enum
-import inspect
-import itertools
 import time
 from functools import partial
-from math import inf
-from typing import TYPE_CHECKING, Any, Callable, List, Optional, Tuple, TypedDict, TypeVar, Union
+from math import ceil, inf
+from typing import Any, Callable, List, Optional, Tuple
 
-from redis.exceptions import LockError, LockNotOwnedError, RedisError, ResponseError
-
-if TYPE_CHECKING:
-    from ._core import Core
-    from ._link import Link
-
-Key = Union[str, bytes]
+from ._errors import Lost, lost, no_reply
+from ._options import Key, Terms, raw_key
 
 if hasattr(time, "clock_gettime"):
     #: Goes on while the machine is suspended. On macOS the monotonic clock does.
@@ -25,74 +18,52 @@ else:
     clock = time.monotonic
 
 
-Named = TypeVar("Named", bound=LockError)
-
-
-def named(error: Named, key: str) -> Named:
-    """The error with the name of its lock, which redis-py before 5.1 does not take."""
-    error.lock_name = key
-    return error
-
-
-class Lost(LockNotOwnedError):
-    """The lock is not held, or was not until its release: the work was not protected."""
-
-
-class Timeout(LockError):
-    """The lock was not granted in time."""
-
-
-class Options(TypedDict, total=False):
-    """Options of an acquisition. Times are in seconds."""
-
-    lease: float  #: how long the lock is held without a renewal, 30 by default
-    renew: bool  #: whether the lease is renewed until the release, as it is by default
-    timeout: Optional[float]  #: how long to wait at most. None, the default, is no limit; 0 only tries
-    shared: bool  #: any number of holders, if all are shared
-    limit: int  #: at most this many holders, 1 by default
-    on_lost: Callable[[Any], object]  #: called once with the lock when it is lost: by a thread, or the event loop
+def deadline_after(start: float, milliseconds: float) -> float:
+    """Until when a lease lasts on the server at least, if its clock is a little faster."""
+    return start + milliseconds * 0.000999 - 0.002
 
 
 class Stage(enum.Enum):
     WAITING, HELD, RELEASING, OVER = range(4)
     #: Nobody wants it any more. Whether granted, waiting or unknown to the server, it is withdrawn.
     GIVEN_BACK = 4
+    #: It has timed out, and the server is asked why.
+    PROBING = 5
 
 
 class Hold:
-    """An acquisition, from its first ACQUIRE to the reply to its last RELEASE.
-
-    The coroutines are for threads too, for which `_perform` blocks instead of being suspended.
-    """
+    """An acquisition, from its first ACQUIRE to the reply to its last RELEASE."""
 
     stage = Stage.WAITING
-    #: The request id. What was granted too late is asked for again with a new one. 0 before the acquisition.
+    #: Its place in the table, and the end of its request id. What was granted too late is asked for again with a new
+    #: one. 0 before the acquisition.
     number = 0
-    owner = ""
-    fence = sends = failures = 0
+    process = owner = ""
+    fence = sends = failures = late_grants = 0
+    began_at = granted_at = 0.0
     #: Until when the lease lasts at least, or it is tried to give it back; and when something is to be sent.
     deadline = due_at = inf
+    #: When it is lost although it is renewed.
+    ends_at = inf
     #: Copies of ACQUIRE or RELEASE may have arrived, although no reply did.
     has_copies = may_be_released = False
+    #: The server has said that others hold or await it.
+    is_taken = False
     #: Whether the caller waits for an operation, its outcome, and why it takes time.
     is_pending = False
     error: Optional[BaseException] = None
     trouble: Optional[BaseException] = None
-    why_lost = "it was released"
-    #: The server that it is sent to, and the one to ask once instead.
-    link: Link
-    asks: Optional[Link] = None
+    #: Why it is not held any more: a word of Lost; and whether that is to be told.
+    reason = ""
+    has_lost = False
+    #: The links to the server that it is sent to, and to the one to ask once instead.
+    link: Any = None
+    asks: Any = None
 
-    def __init__(self, core: Core, client: Any, key: Key, options: Options, token: str = "") -> None:
-        self.core, self.client, self.key, self.options, self.token = core, client, key, options, token
-        # Fails here, instead of in the thread that sends it.
-        self.raw_key = key if isinstance(key, bytes) else key.encode()
-        self.limit = int(options.get("limit", 1))
-        self.lease_ms = max(1, round(options.get("lease", 30.0) * 1000))
-        self.timeout = options.get("timeout")
-        self.waits = self.timeout is None or self.timeout > 0
+    def __init__(self, key: Key, terms: Terms) -> None:
+        self.key, self.raw_key, self.terms = key, raw_key(key), terms
+        self.lease_ms = terms.lease_ms
         self.waiters: List[Callable[[], None]] = []
-        self._entries = itertools.count()
 
     @property
     def is_held(self) -> bool:
@@ -103,88 +74,61 @@ class Hold:
         """For how many more seconds the lock is certainly held without a renewal."""
         return max(0.0, self.deadline - clock()) if self.stage is Stage.HELD else 0.0
 
+    def is_expired(self) -> bool:
+        """Whether its deadline is over, although that is not told yet."""
+        return self.stage is Stage.HELD and self.deadline <= clock()
+
+    def is_lost(self) -> bool:
+        return self.has_lost or self.is_expired()
+
+    def expiry(self) -> str:
+        """Why its deadline is over."""
+        return "MAXHOLD" if self.deadline >= self.ends_at else "EXPIRED"
+
     def lost_error(self) -> Lost:
-        return named(Lost(f"the lock {self.name} is lost: {self.why_lost}"), self.name)
+        reason = self.expiry() if self.is_expired() else self.reason
+        return lost(self.name, reason, self.last_error() if reason == "EXPIRED" else None)
+
+    def last_error(self) -> Optional[BaseException]:
+        """Why it was not renewed, or not granted yet, as far as that is known."""
+        is_unanswered = self.stage is Stage.HELD and self.due_at == inf and self.terms.renew
+        return self.trouble or (no_reply() if is_unanswered and self.deadline < self.ends_at else None)
 
     @property
     def name(self) -> str:
-        return self.key if isinstance(self.key, str) else self.key.decode(errors="replace")
+        return self.raw_key.decode(errors="replace")
 
-    def command(self, inbox: str) -> Tuple[Any, ...]:
-        """What to send now."""
+    def begin_lease(self, start: float, lease_ms: int) -> None:
+        self.deadline = min(max(self.deadline, deadline_after(start, lease_ms)), self.ends_at)
+
+    def asked_ms(self) -> int:
+        """The lease to ask for: a little more than what is left until it is lost anyway."""
+        left = self.terms.max_hold if self.ends_at == inf else self.ends_at - clock()
+        return self.lease_ms if left == inf else min(self.lease_ms, ceil(max(0.0, left) * 1002) + 10)
+
+    def wanted(self) -> Tuple[Any, ...]:
+        """What a reply must be for. Otherwise something else is or will be sent."""
+        return self.stage, self.number, self.lease_ms
+
+    def command(self, inbox: bytes) -> Tuple[Any, ...]:
+        """What to send now. In bytes, because the client may encode text in another way."""
+        request = (b"REQID", f"{self.process}:{self.number}".encode())
+        names = (self.raw_key, self.owner.encode())
         if self.stage is Stage.WAITING:
-            share = ("SHARED",) if self.options.get("shared") else ("LIMIT", self.limit) if self.limit != 1 else ()
-            queue = ("QUEUE", inbox, 0) if self.waits else ()
-            return ("DLOCK.ACQUIRE", self.key, self.owner, self.lease_ms, *share, *queue, "REQID", self.number)
+            queue = (b"QUEUE", inbox, 0) if self.terms.waits else ()
+            return (b"DLOCK.ACQUIRE", *names, self.asked_ms(), *self.terms.share, *queue, *request)
         if self.stage is Stage.HELD:
-            return ("DLOCK.EXTEND", self.key, self.owner, self.lease_ms, "FENCE", self.fence)
-        fence = ("FENCE", self.fence) if self.stage is Stage.RELEASING else ()
-        return ("DLOCK.RELEASE", self.key, self.owner, *fence, "REQID", self.number)
+            return (b"DLOCK.EXTEND", *names, self.asked_ms(), b"FENCE", self.fence)
+        if self.stage is Stage.PROBING:
+            # Without a fence it changes nothing, because the owner holds nothing.
+            return (b"DLOCK.EXTEND", *names, self.lease_ms)
+        fence = (b"FENCE", self.fence) if self.stage is Stage.RELEASING else ()
+        return (b"DLOCK.RELEASE", *names, *fence, *request)
+
+    # What the caller is told. These are called while the table is locked.
+
+    def tell_queued(self, ahead: int) -> None:
+        """The request waits for the first time."""
 
     def tell_lost(self) -> None:
-        raise NotImplementedError
-
-    async def _perform(self, stage: Stage, timeout: Optional[float] = None) -> None:
-        """Begins an operation, and waits for its end or the timeout."""
-        raise NotImplementedError
-
-    async def _acquire(self) -> None:
-        """Whatever ends the wait, also a cancellation or KeyboardInterrupt, leaves no lock and no request behind."""
-        self.core.enlist(self)
-        try:
-            await self._perform(Stage.WAITING, self.timeout if self.waits else None)
-            if not self.fence:
-                why = f"within {self.timeout} s: {self.trouble or 'others hold it'}"
-                raise named(Timeout(f"the lock {self.name} was not granted {why}"), self.name)
-        except BaseException:
-            self.core.abandon(self)
-            raise
-
-    async def _release(self) -> None:
-        """Releases the lock. Raises Lost if it was lost before, or if no reply says that it was not."""
-        try:
-            await self._perform(Stage.RELEASING)
-        except RedisError:
-            raise
-        except BaseException:
-            self.core.abandon(self)
-            raise
-
-    async def _extend(self, seconds: float) -> None:
-        """Makes the lease last at least this long from now on, and renewals ask for as much."""
-        lease_ms, self.lease_ms = self.lease_ms, max(1, round(seconds * 1000))
-        try:
-            await self._perform(Stage.HELD)
-        except ResponseError:
-            self.lease_ms = lease_ms
-            raise
-
-    async def _query(self, *command: Any) -> Any:
-        """Runs a command in the server while the lock is held, in one step. Raises Lost if it is not."""
-        # It is None when the lock is lost, which can happen meanwhile.
-        client = self.client
-        if not self.is_held or client is None:
-            raise self.lost_error()
-        try:
-            reply = client.execute_command("DLOCK.GUARD", self.key, self.owner, self.fence, *command)
-            return await reply if inspect.isawaitable(reply) else reply
-        except ResponseError as error:
-            self.core.on_query_error(self, error)
-            raise
-
-    async def _enter(self) -> Any:
-        if not self.number:
-            await self._acquire()
-        elif not self.is_held:
-            raise self.lost_error()
-        if next(self._entries):
-            raise named(LockError(f"the lock {self.name} is entered once only: make one for each block"), self.name)
-        return self
-
-    async def _exit(self, _kind: Any, error: Optional[BaseException], _traceback: Any) -> None:
-        try:
-            await self._release()
-        except RedisError:
-            # An exception of the block matters more.
-            if error is None:
-                raise
+        """It is lost, before its release."""

@@ -7,7 +7,11 @@ import threading
 from typing import TYPE_CHECKING, Any, Callable, Coroutine, Optional, TypeVar
 
 from ._core import close_core_of, core_of
-from ._hold import Hold, Key, Options, Stage, Timeout, clock
+from ._errors import Timeout
+from ._events import OnEvent
+from ._held import AnyHeld
+from ._hold import Hold, Stage, clock
+from ._options import Key, Options
 
 if TYPE_CHECKING:
     from typing_extensions import ParamSpec, Unpack
@@ -31,33 +35,49 @@ def blocking(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
     return run
 
 
-class Held(Hold):
+class LostEvent(threading.Event):
+    """Is set when the lock is lost. It looks at the clock: after a pause, the thread that sets it may be late."""
+
+    def __init__(self, hold: Hold) -> None:
+        super().__init__()
+        self._is_lost = hold.is_lost
+
+    def is_set(self) -> bool:
+        return super().is_set() or self._is_lost()
+
+
+class Held(AnyHeld):
     """A lock that is held until its release, or until it is lost."""
 
-    def __init__(self, client: Any, key: Key, options: Options, token: str = "") -> None:
-        super().__init__(core_of(client), client, key, options, token)
+    def __init__(
+        self, client: Any, key: Key, options: Options, on_event: Optional[OnEvent] = None, prefix: str = ""
+    ) -> None:
+        super().__init__(core_of(client, is_async=False), client, key, options, on_event, prefix)
         #: Set when the lock is lost.
-        self.lost = threading.Event()
+        self.lost: threading.Event = LostEvent(self)
 
-    acquire = blocking(Hold._acquire)
-    release = blocking(Hold._release)
-    extend = blocking(Hold._extend)
-    query = blocking(Hold._query)
-    __exit__ = blocking(Hold._exit)
+    acquire = blocking(AnyHeld._acquire)
+    release = blocking(AnyHeld._release)
+    extend = blocking(AnyHeld._extend)
+    query = blocking(AnyHeld._query)
+    __exit__ = blocking(AnyHeld._exit)
 
     def __enter__(self) -> Held:
-        blocking(Hold._enter)(self)
+        blocking(AnyHeld._enter)(self)
         return self
 
     def tell_lost(self) -> None:
         self.lost.set()
-        if "on_lost" in self.options:
-            threading.Thread(target=self.options["on_lost"], args=(self,), name="dlock on_lost", daemon=True).start()
+        super().tell_lost()
+
+    def _call(self, function: Callable[[Any], object], argument: Any) -> None:
+        self.core.call(function, argument)
 
     async def _perform(self, stage: Stage, timeout: Optional[float] = None) -> None:
         link = self.core.begin(self, stage)
         until = min(self.deadline, clock() + (threading.TIMEOUT_MAX if timeout is None else timeout))
-        if not link.send_directly(self, min(3.0, until - clock())):
+        # A question is not worth the connection, which a read that times out ends.
+        if stage is Stage.PROBING or not link.send_directly(self, min(3.0, until - clock())):
             self.core.submit(self)
         if self.is_pending:
             # Unlike those of Event, its methods cannot be interrupted half-way.
@@ -70,22 +90,23 @@ class Held(Hold):
                     done.release()
             # An extension or release ends with the lease.
             done.acquire(timeout=-1 if timeout is None else min(max(0.0, until - clock()), threading.TIMEOUT_MAX))
-        if self.error is not None:
-            raise self.error
+        self._raise()
 
 
 class Locks:
     """The locks of the server, or cluster, that a client of redis-py connects to.
 
-    All of one client share two connections to each server, however many threads wait.
+    All of one client share two connections to each server, however many threads wait. `on_event` is called with each
+    Event by a thread of the library.
     """
 
-    def __init__(self, client: Any) -> None:
-        self._client = client
+    def __init__(self, client: Any, on_event: Optional[OnEvent] = None) -> None:
+        core_of(client, is_async=False)
+        self._client, self._on_event = client, on_event
 
     def lock(self, key: Key, **options: Unpack[Options]) -> Held:
         """A lock for one `with` block, at whose end it raises Lost if it was lost meanwhile."""
-        return Held(self._client, key, options)
+        return Held(self._client, key, options, self._on_event)
 
     def acquire(self, key: Key, **options: Unpack[Options]) -> Held:
         """Waits for the lock in the server's queue. Raises Timeout."""
