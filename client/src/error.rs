@@ -96,6 +96,14 @@ pub enum Lost {
     Stale,
 }
 
+impl Lost {
+    /// Whether the server has said so, and has no hold of this owner. After [`Lost::Stale`] it may have one of the same
+    /// request: if the lock was broken between two of its sendings, each was granted.
+    pub(crate) fn leaves_nothing(self) -> bool {
+        matches!(self, Self::NotHeld | Self::NotOwner)
+    }
+}
+
 impl Error {
     /// Whether the same request may succeed later without any change: the server was unavailable or not ready, the queue
     /// was full, or replicas were late.

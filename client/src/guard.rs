@@ -460,13 +460,14 @@ impl Release {
     }
 }
 
-/// Whether the server has said what became of a release.
+/// Whether the server has said what became of a release, and has nothing of the hold.
 fn is_told(outcome: &Result<(), Error>) -> bool {
-    match outcome {
-        Ok(()) => true,
-        Err(Error::Unconfirmed(last)) => last.lost().is_some(),
-        Err(error) => error.lost().is_some(),
-    }
+    let lost = match outcome {
+        Ok(()) => return true,
+        Err(Error::Unconfirmed(last)) => last.lost(),
+        Err(error) => error.lost(),
+    };
+    lost.is_some_and(Lost::leaves_nothing)
 }
 
 impl fmt::Debug for Guard {

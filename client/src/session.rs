@@ -404,8 +404,7 @@ impl Session {
             let (how, time) = (End::Lost(lost), held.hold().held(BootInstant::now()));
             self.report(&held.request, || EventKind::Ended { how, held: time });
         }
-        let is_told = matches!(lost, Lost::NotHeld | Lost::NotOwner | Lost::Stale);
-        if !is_told || held.has_copies() {
+        if !lost.leaves_nothing() || held.has_copies() {
             let pending = self.exit.begin_in_background();
             self.give_back(Arc::clone(&held.request), None, held.has_copies(), pending);
         }

@@ -602,6 +602,8 @@ impl Table {
         if epoch == self.inbox.epoch {
             self.inbox.state = InboxState::Open;
             self.inbox.used_at = Some(now);
+            // An earlier call, whose reply was lost, may have created one of this name that has ended with its requests.
+            self.park_queued();
         }
     }
 
@@ -633,13 +635,18 @@ impl Table {
         if epoch != self.inbox.epoch {
             return;
         }
-        let is_queued = |entry: &Entry| matches!(entry.stage, Stage::Queued);
-        let queued = self.entries.iter().filter(|(_, entry)| is_queued(entry));
-        let queued: Vec<u64> = queued.map(|(number, _)| *number).collect();
         self.inbox.renew(match self.parked.is_empty() {
             true => InboxState::Closed,
             false => InboxState::Wanted,
         });
+        self.park_queued();
+    }
+
+    /// All that the server had in its queue are sent again.
+    fn park_queued(&mut self) {
+        let is_queued = |entry: &Entry| matches!(entry.stage, Stage::Queued);
+        let queued = self.entries.iter().filter(|(_, entry)| is_queued(entry));
+        let queued: Vec<u64> = queued.map(|(number, _)| *number).collect();
         queued.into_iter().for_each(|number| self.park(number, false));
     }
 
@@ -830,3 +837,6 @@ impl Inbox {
         };
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -237,6 +237,26 @@ async fn lock_whose_key_holds_another_type_is_lost() {
 }
 
 #[tokio::test]
+async fn second_grant_of_broken_lock_is_given_back() {
+    let (server, mut client) = start();
+    let locks = locks(&server);
+    let released = locks.acquire("released").await.unwrap();
+    let extended = locks.acquire("extended").await.unwrap();
+    for guard in [&released, &extended] {
+        let (key, owner) = (String::from_utf8_lossy(guard.key()), guard.owner().to_string());
+        let mut parts = owner.rsplitn(3, ':');
+        let (number, random) = (parts.next().unwrap(), parts.next().unwrap());
+        client.call(&format!("DEL {key}")).unwrap();
+        // A late copy of its ACQUIRE.
+        client.acquire(&format!("{key} {owner} 600000 REQID {random}:{number}"));
+    }
+    assert_lost(released.release().await, Lost::Stale);
+    assert_lost(extended.extend(ms(60_000)).await.map(drop), Lost::Stale);
+    until_free(&mut client, "released").await;
+    until_free(&mut client, "extended").await;
+}
+
+#[tokio::test]
 async fn rejected_extension_is_sent_again() {
     let (server, mut client) = start();
     let guard = locks(&server).acquire("door").await.unwrap();
