@@ -105,6 +105,7 @@ bench: install-deps ## Measure DLOCK beside the plain commands (ARGS="--quick", 
 
 bench-peers: install-deps ## Measure lock libraries of Go, Java, Node.js, Python and Rust, etcd and PostgreSQL (ROUNDS=3 SECONDS=5 CSV=FILE)
 	cargo build --release --locked -p redis-dlock -p dlock-bench --lib --bin dlock-bench-peer
+	cargo build --release --locked -p dlock-conformance --bin dlock-conformance-driver
 	bench/peers/run "$(TARGET)/release" "$(TARGET)/bench-peers" "$(or $(CSV),$(TARGET)/bench/results.csv)" $(ROUNDS) $(SECONDS)
 
 bench-check: install-deps ## Count instructions; fail on a regression of more than 5 % (new baseline: ARGS=--update)
