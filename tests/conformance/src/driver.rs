@@ -15,6 +15,7 @@ use serde_json::{Map, Value, json};
 use crate::launch::Launch;
 use crate::outcome::{Outcome, within};
 use crate::output::{Output, Received};
+use crate::stand_in::StandIn;
 
 /// How long a driver may take to start: interpreters are slow on a busy machine.
 const START_LIMIT: Duration = Duration::from_secs(60);
@@ -31,6 +32,8 @@ pub struct Driver {
     /// Its first line, which says what it is.
     pub hello: Value,
     pub proxy: Proxy,
+    /// Behind the proxy.
+    pub stand_in: StandIn,
     /// The commands, of which the first has the number 1.
     sent: Vec<Sent>,
     /// When it was stopped or killed first: from then on it cannot know what it holds.
@@ -48,7 +51,8 @@ pub struct Sent {
 impl Driver {
     /// Starts a driver that finds the server at `server_port` behind a network of its own, and reads its first line.
     pub fn start(launch: &Launch, server_port: u16) -> Outcome<Self> {
-        let proxy = Proxy::to(server_port);
+        let stand_in = StandIn::to(server_port);
+        let proxy = Proxy::to(stand_in.port());
         let stderr = tempfile::tempfile().map_err(|error| error.to_string())?;
         let mut command = launch.command(&proxy.url());
         let child = command
@@ -70,6 +74,7 @@ impl Driver {
             output,
             hello: Value::Null,
             proxy,
+            stand_in,
             sent: Vec::new(),
             stopped_at: None,
             is_killed: false,
@@ -122,11 +127,11 @@ impl Driver {
         found.unwrap_or_default()
     }
 
-    /// When it told that a lock is lost, once it has.
-    pub fn lost(&self, of: u64, limit: Duration) -> Outcome<Instant> {
+    /// How it told that a lock is lost, once it has.
+    pub fn lost(&self, of: u64, limit: Duration) -> Outcome<Value> {
         let found = self
             .output
-            .wait_for(limit, |received| received.lost.get(&of).copied());
+            .wait_for(limit, |received| Some(received.lost.get(&of)?.1.clone()));
         found.ok_or_else(|| self.failure(&format!("no loss was told within {limit:?}")))
     }
 
@@ -149,6 +154,11 @@ impl Driver {
         let unasked = received.answers.range(self.sent.len() as u64 + 1..);
         violations.extend(unasked.map(|(_, (_, answer))| format!("no command: {answer}")));
         violations
+    }
+
+    /// The id of its process.
+    pub fn process(&self) -> u32 {
+        self.child.id()
     }
 
     pub fn signal(&mut self, sent: Signal) {

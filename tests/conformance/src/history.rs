@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::driver::{Driver, Sent};
+use crate::key;
 use crate::outcome::Outcome;
 use crate::output::Received;
 use crate::world::World;
@@ -18,6 +19,8 @@ struct Grant {
     place: String,
     key: String,
     is_exclusive: bool,
+    /// If the scenario chose it: an owner shares its grants with itself.
+    owner: Option<String>,
     fence: u64,
     asked: Instant,
     from: Instant,
@@ -64,7 +67,7 @@ fn grants_of(
         }
         let place = format!("{name}:{id}");
         let fence = answer["fence"].as_u64().filter(|fence| *fence > 0);
-        let key = sent.command["key"].as_str().unwrap_or_default().to_owned();
+        let key = key::of(&sent.command);
         let deleted = world
             .losses
             .iter()
@@ -74,7 +77,7 @@ fn grants_of(
             received
                 .lost
                 .get(&id)
-                .map(|at| at.checked_sub(TOLD_LATE).unwrap_or(*from)),
+                .map(|(at, _)| at.checked_sub(TOLD_LATE).unwrap_or(*from)),
             driver.stopped_at,
             deleted.map(|(at, _)| *at).min(),
         ];
@@ -82,6 +85,11 @@ fn grants_of(
             fence: fence.ok_or_else(|| format!("{place}: a grant without a fence: {answer}"))?,
             place,
             is_exclusive: sent.command.get("shared").is_none() && sent.command.get("limit").is_none(),
+            owner: sent
+                .command
+                .get("owner")
+                .and_then(Value::as_str)
+                .map(str::to_owned),
             key,
             asked: sent.at,
             from: *from,
@@ -106,6 +114,9 @@ fn ended_at(driver: &Driver, id: u64) -> Option<Instant> {
 }
 
 fn check_pair(one: &Grant, other: &Grant) -> Outcome {
+    if one.owner.is_some() && one.owner == other.owner {
+        return Ok(());
+    }
     let (first, second) = if one.fence < other.fence {
         (one, other)
     } else {
@@ -125,20 +136,24 @@ fn check_pair(one: &Grant, other: &Grant) -> Outcome {
     Ok(())
 }
 
-/// A lock that a driver calls lost must be one that the scenario expects to be lost, or whose release says so too.
+/// A lock that a driver calls lost must be one that the scenario expects to be lost, that its own options end, or of which
+/// an answer says so too.
 fn check_losses(name: &str, driver: &Driver, received: &Received, world: &World) -> Outcome {
     for of in received.lost.keys() {
         let is_expected = world.losses_told.contains(&(name.to_owned(), *of));
-        let mut releases = driver
+        let mut acquisitions = driver.commands().filter(|(id, _)| id == of);
+        let has_end = acquisitions
+            .any(|(_, sent)| sent.command.contains_key("max_hold_ms") || sent.command.contains_key("renew"));
+        let mut later = driver
             .commands()
-            .filter(|(_, sent)| sent.command["do"] == "release" && sent.command["of"].as_u64() == Some(*of));
-        let is_confirmed = releases.any(|(id, _)| {
+            .filter(|(_, sent)| sent.command.get("of").and_then(Value::as_u64) == Some(*of));
+        let is_confirmed = later.any(|(id, _)| {
             received
                 .answers
                 .get(&id)
                 .is_some_and(|(_, answer)| answer["lost"] == Value::Bool(true))
         });
-        if !is_expected && !is_confirmed {
+        if !is_expected && !has_end && !is_confirmed {
             return Err(format!("{name}:{of} was told to be lost, but was not"));
         }
     }
@@ -157,6 +172,7 @@ mod tests {
             place: format!("a:{fence}"),
             key: "k".into(),
             is_exclusive,
+            owner: None,
             fence,
             asked: at(asked),
             from: at(from),

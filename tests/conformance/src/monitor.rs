@@ -1,6 +1,7 @@
 //! The commands that a server carries out, as MONITOR shows them.
 
 use std::net::{Shutdown, TcpStream};
+use std::str::Chars;
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -8,6 +9,7 @@ use std::time::Duration;
 use dlock_testkit::{Connection, Server};
 use redis::Value;
 
+use crate::key;
 use crate::outcome::{Outcome, within};
 
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -123,21 +125,39 @@ impl Executed {
     }
 }
 
-/// Words in quotation marks, in which `\` protects the next character. Bytes that are no text stay escaped.
+/// Words in quotation marks, in which `\` escapes. Bytes that are no text are replaced.
 fn quoted_words(text: &str) -> Vec<String> {
     let mut words = Vec::new();
-    let mut word = None;
+    let mut word: Option<Vec<u8>> = None;
     let mut characters = text.chars();
     while let Some(character) = characters.next() {
         match (character, &mut word) {
-            ('"', None) => word = Some(String::new()),
-            ('"', Some(_)) => words.extend(word.take()),
-            ('\\', Some(word)) => word.extend(characters.next()),
-            (_, Some(word)) => word.push(character),
+            ('"', None) => word = Some(Vec::new()),
+            ('"', Some(_)) => {
+                let word = word.take().unwrap_or_default();
+                words.push(String::from_utf8_lossy(&word).into_owned());
+            }
+            ('\\', Some(word)) => word.extend(unescaped(&mut characters)),
+            (_, Some(word)) => word.extend(character.to_string().bytes()),
             (_, None) => {}
         }
     }
     words
+}
+
+/// The byte after a `\`.
+fn unescaped(characters: &mut Chars<'_>) -> Option<u8> {
+    match characters.next()? {
+        'x' => key::bytes(&characters.by_ref().take(2).collect::<String>())
+            .first()
+            .copied(),
+        'n' => Some(b'\n'),
+        'r' => Some(b'\r'),
+        't' => Some(b'\t'),
+        'a' => Some(7),
+        'b' => Some(8),
+        other => u8::try_from(other).ok(),
+    }
 }
 
 #[cfg(test)]
@@ -153,5 +173,7 @@ mod tests {
         assert_eq!(command.option("reqid"), Some("7"));
         assert_eq!(command.option("fence"), None);
         assert_eq!(Executed::parse("OK"), None);
+        let bytes = Executed::parse(r#"1.0 [0 :1] "GET" "caf\xc3\xa9\n\xff""#).expect("a command");
+        assert_eq!(bytes.words[1], "caf\u{e9}\n\u{fffd}");
     }
 }

@@ -16,8 +16,8 @@ pub struct Received {
     /// Its first line, which says what it is.
     pub hello: Option<Value>,
     pub answers: BTreeMap<u64, (Instant, Value)>,
-    /// Locks that it was told are lost.
-    pub lost: BTreeMap<u64, Instant>,
+    /// Locks that it told are lost, and the event.
+    pub lost: BTreeMap<u64, (Instant, Value)>,
     /// What the protocol does not allow.
     pub violations: Vec<String>,
 }
@@ -73,7 +73,7 @@ impl Received {
         }
         let earlier = match (value["id"].as_u64(), &value["event"], value["of"].as_u64()) {
             (Some(id), _, _) => self.answers.insert(id, (at, value)).map(drop),
-            (None, event, Some(of)) if *event == "lost" => self.lost.insert(of, at).map(drop),
+            (None, event, Some(of)) if *event == "lost" => self.lost.insert(of, (at, value)).map(drop),
             _ => return Err("neither an answer nor an event".into()),
         };
         match earlier {

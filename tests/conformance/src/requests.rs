@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::asked::Asked;
 use crate::monitor::Executed;
 use crate::outcome::Outcome;
 use crate::world::World;
@@ -12,32 +13,21 @@ const UNDER_WAY: f64 = 1.0;
 /// Fails if a request breaks a rule for clients.
 pub fn check(world: &mut World) -> Outcome {
     let executed = world.executed()?;
-    check_commands(&executed, &acquisitions(world))
+    check_commands(&executed, &Asked::of(world))
 }
 
-/// How many acquisitions of each key drivers were told to make.
-fn acquisitions(world: &World) -> BTreeMap<String, usize> {
-    let mut acquisitions = BTreeMap::new();
-    for (_, sent) in world.drivers.values().flat_map(|driver| driver.commands()) {
-        if sent.command["do"] == "acquire" || sent.command["do"] == "try" {
-            let key = sent.command["key"].as_str().unwrap_or_default();
-            *acquisitions.entry(key.to_owned()).or_default() += 1;
-        }
-    }
-    acquisitions
-}
-
-fn check_commands(executed: &[Executed], acquisitions: &BTreeMap<String, usize>) -> Outcome {
+fn check_commands(executed: &[Executed], asked: &Asked) -> Outcome {
     let mut owners: BTreeMap<&str, (&str, &str)> = BTreeMap::new();
     let mut requests: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     let mut released: BTreeMap<&str, f64> = BTreeMap::new();
+    let mut inquirers: BTreeSet<&str> = BTreeSet::new();
     for command in executed {
         let [_, key, owner, ..] = &command.words[..] else {
             continue;
         };
         let fail = |what: &str| Err(format!("{what}: {}", command.words.join(" ")));
         let (id, fence) = (command.option("REQID"), command.option("FENCE"));
-        if command.is_of_kit() {
+        if command.is_of_kit() || asked.has_chosen(owner) {
             continue;
         } else if command.is("DLOCK.ACQUIRE") {
             let Some(id) = id else {
@@ -48,7 +38,7 @@ fn check_commands(executed: &[Executed], acquisitions: &BTreeMap<String, usize>)
             }
             let requests = requests.entry(key).or_default();
             requests.insert(owner);
-            if requests.len() > acquisitions.get(key).copied().unwrap_or_default() {
+            if requests.len() > asked.acquisitions(key) {
                 return fail("more owners than acquisitions: a retry took a new one");
             }
         } else if command.is("DLOCK.RELEASE") {
@@ -57,7 +47,8 @@ fn check_commands(executed: &[Executed], acquisitions: &BTreeMap<String, usize>)
             }
             released.entry(owner).or_insert(command.at);
         } else if command.is("DLOCK.EXTEND") {
-            if id.is_none() && fence.is_none() {
+            // Without both it asks why its owner waits, once.
+            if id.is_none() && fence.is_none() && !inquirers.insert(owner) {
                 return fail("an EXTEND without FENCE and REQID");
             }
             if released
@@ -73,6 +64,8 @@ fn check_commands(executed: &[Executed], acquisitions: &BTreeMap<String, usize>)
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn check(lines: &[(f64, &str)]) -> Outcome {
@@ -81,7 +74,10 @@ mod tests {
             words: line.split(' ').map(str::to_owned).collect(),
         });
         let executed: Vec<_> = executed.collect();
-        check_commands(&executed, &BTreeMap::from([("k".to_owned(), 1)]))
+        let mut asked = Asked::default();
+        let command = json!({"do": "acquire", "key": "k", "lease_ms": 30_000});
+        asked.add(command.as_object().expect("it is an object"));
+        check_commands(&executed, &asked)
     }
 
     #[test]
@@ -111,11 +107,14 @@ mod tests {
                 "more owners than acquisitions",
             ),
             (2.0, "DLOCK.RELEASE k x", "without FENCE and REQID"),
-            (2.0, "DLOCK.EXTEND k x 30000", "without FENCE and REQID"),
         ] {
             let error = check(&[first, (at, line)]).expect_err(line);
             assert!(error.contains(expected), "{error}");
         }
+        let twice = (2.0, "DLOCK.EXTEND k x 1");
+        check(&[first, twice]).expect("it asks why it waits");
+        let error = check(&[first, twice, twice]).expect_err("it asks twice");
+        assert!(error.contains("an EXTEND without FENCE"), "{error}");
         let late = [
             first,
             (2.0, "DLOCK.RELEASE k x FENCE 7"),

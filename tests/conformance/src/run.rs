@@ -10,7 +10,7 @@ use crate::launch::Launch;
 use crate::outcome::Outcome;
 use crate::pattern::difference;
 use crate::places::SCENARIOS;
-use crate::scenario::{Level, Scenario};
+use crate::scenario::{Level, Part, Scenario};
 use crate::steps;
 use crate::world::World;
 
@@ -57,8 +57,12 @@ fn run_scenario(scenario: &Scenario, launch: &Launch) -> Option<Outcome> {
         if difference(&scenario.only_for, hello, &|_| None).is_some() {
             return Ok(false);
         }
-        for (n, step) in scenario.steps.iter().enumerate() {
-            steps::run(&mut world, step).map_err(|error| format!("step {}, {step}: {error}", n + 1))?;
+        let parts = scenario.parts.iter();
+        let failures: Vec<String> = parts
+            .filter_map(|part| run_part(&mut world, part).err())
+            .collect();
+        if !failures.is_empty() {
+            return Err(failures.join("\n    "));
         }
         aftermath::check(&mut world).map_err(|error| format!("afterwards: {error}"))?;
         Ok(true)
@@ -68,6 +72,19 @@ fn run_scenario(scenario: &Scenario, launch: &Launch) -> Option<Outcome> {
         Ok(false) => None,
         Err(error) => Some(Err(error)),
     }
+}
+
+fn run_part(world: &mut World, part: &Part) -> Outcome {
+    world.begin_part();
+    for (n, step) in part.steps.iter().enumerate() {
+        let done = steps::run(world, step);
+        done.map_err(|error| {
+            format!("{} step {}, {step}: {error}", part.name, n + 1)
+                .trim_start()
+                .to_owned()
+        })?;
+    }
+    Ok(())
 }
 
 fn text(panic: &(dyn Any + Send)) -> String {

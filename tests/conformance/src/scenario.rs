@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::cells;
 use crate::outcome::Outcome;
 
 /// For how long a step waits that says nothing else. Generous: the machine may be busy.
@@ -22,6 +23,14 @@ pub enum Level {
     Time,
     /// Lost replies, cut connections, stopped processes, restarts and crowds.
     Faults,
+    /// Each error of the server, in reply to each command.
+    Errors,
+    /// Why a lock was not granted, or is lost.
+    Causes,
+    /// What options, times and keys mean, and what is refused.
+    Options,
+    /// Many locks, clients and failures: what they take, and what they leave.
+    Load,
 }
 
 /// One scenario, which runs on its own servers and drivers.
@@ -34,29 +43,52 @@ pub struct Scenario {
     pub has_replica: bool,
     /// What the first line of the driver must contain; the scenario is not for other drivers.
     pub only_for: Value,
+    /// Each is carried out, even if one before it fails.
+    pub parts: Vec<Part>,
+}
+
+/// Steps that belong together, on the servers and drivers of their scenario.
+#[derive(Debug)]
+pub struct Part {
+    /// Empty if it is the only one.
+    pub name: String,
     pub steps: Vec<Value>,
 }
 
 impl Level {
-    pub const ALL: [Self; 3] = [Self::Wire, Self::Time, Self::Faults];
+    pub const ALL: [Self; 7] = [
+        Self::Wire,
+        Self::Time,
+        Self::Faults,
+        Self::Errors,
+        Self::Causes,
+        Self::Options,
+        Self::Load,
+    ];
 
     pub fn scenarios(self) -> Vec<Scenario> {
+        let scenarios = self
+            .data()
+            .and_then(|scenarios| scenarios.into_iter().map(Scenario::parse).collect());
+        scenarios.unwrap_or_else(|error| panic!("{self:?}: {error}"))
+    }
+
+    fn data(self) -> Outcome<Vec<Value>> {
         let text = match self {
             Self::Wire => include_str!("../scenarios/wire.json"),
             Self::Time => include_str!("../scenarios/time.json"),
             Self::Faults => include_str!("../scenarios/faults.json"),
+            Self::Errors => return cells::scenarios(),
+            Self::Causes => include_str!("../scenarios/causes.json"),
+            Self::Options => include_str!("../scenarios/options.json"),
+            Self::Load => include_str!("../scenarios/load.json"),
         };
-        let scenarios: Vec<Value> =
-            serde_json::from_str(text).unwrap_or_else(|error| panic!("{self:?}: {error}"));
-        let scenarios = scenarios.into_iter().map(Scenario::parse);
-        scenarios
-            .collect::<Outcome<_>>()
-            .unwrap_or_else(|error| panic!("{self:?}: {error}"))
+        serde_json::from_str(text).map_err(|error| error.to_string())
     }
 }
 
 impl Scenario {
-    fn parse(value: Value) -> Outcome<Self> {
+    pub fn parse(value: Value) -> Outcome<Self> {
         let mut fields = Fields::of(value)?;
         let name = fields.take_text("name")?;
         let mut parse = || {
@@ -65,9 +97,12 @@ impl Scenario {
                 config: fields.take_list("config")?.join("\n"),
                 has_replica: fields.take("replica").is_some_and(|replica| replica == true),
                 only_for: fields.take("only_for").unwrap_or(json!({})),
-                steps: match fields.take("steps") {
-                    Some(Value::Array(steps)) => steps,
-                    other => return Err(format!("`steps` is {other:?}")),
+                parts: match fields.take("parts") {
+                    Some(Value::Array(parts)) => {
+                        parts.into_iter().map(Part::parse).collect::<Outcome<_>>()?
+                    }
+                    Some(other) => return Err(format!("`parts` is {other}")),
+                    None => vec![Part::of_steps(String::new(), &mut fields)?],
                 },
             })
         };
@@ -78,8 +113,26 @@ impl Scenario {
 
     /// The drivers that steps are about.
     pub fn drivers(&self) -> BTreeSet<&str> {
-        let named = self.steps.iter().filter_map(|step| step["on"].as_str());
+        let steps = self.parts.iter().flat_map(|part| &part.steps);
+        let named = steps.filter_map(|step| step["on"].as_str());
         named.chain([FIRST_DRIVER]).collect()
+    }
+}
+
+impl Part {
+    fn parse(value: Value) -> Outcome<Self> {
+        let mut fields = Fields::of(value)?;
+        let name = fields.take_text("name")?;
+        let part = Self::of_steps(name, &mut fields)?;
+        fields.finish()?;
+        Ok(part)
+    }
+
+    fn of_steps(name: String, fields: &mut Fields) -> Outcome<Self> {
+        match fields.take("steps") {
+            Some(Value::Array(steps)) => Ok(Self { name, steps }),
+            other => Err(format!("`steps` is {other:?}")),
+        }
     }
 }
 

@@ -12,6 +12,8 @@ use crate::monitor::{Executed, Monitor};
 use crate::outcome::{Outcome, within};
 use crate::places::STARTS;
 use crate::scenario::Scenario;
+use crate::stand_in::Answer;
+use crate::usage::Usage;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -26,6 +28,8 @@ pub struct World {
     pub losses: Vec<(Instant, Option<String>)>,
     /// Losses that the scenario expects to be told.
     pub losses_told: BTreeSet<(String, u64)>,
+    /// What drivers used, by name.
+    pub usages: BTreeMap<String, Usage>,
     marks: usize,
 }
 
@@ -62,6 +66,7 @@ impl World {
             names: BTreeMap::new(),
             losses: Vec::new(),
             losses_told: BTreeSet::new(),
+            usages: BTreeMap::new(),
             marks: 0,
         })
     }
@@ -82,6 +87,15 @@ impl World {
         match self.names.insert(name.clone(), command) {
             None => Ok(()),
             Some(_) => Err(format!("two commands have the name `{name}`")),
+        }
+    }
+
+    /// Begins a part of the scenario: the one before has left neither names nor answers, even if it failed.
+    pub fn begin_part(&mut self) {
+        self.names.clear();
+        for driver in self.drivers.values() {
+            driver.stand_in.answer(Answer::default());
+            driver.proxy.lose_replies_to("nothing", 0);
         }
     }
 
@@ -117,7 +131,7 @@ impl World {
         wait_for("a promoted replica", || replica.is_primary());
         self.replica = Some(std::mem::replace(&mut self.server, replica));
         for driver in self.drivers.values() {
-            driver.proxy.forward_to(self.server.port());
+            driver.stand_in.forward_to(self.server.port());
             driver.proxy.cut();
         }
         Ok(())

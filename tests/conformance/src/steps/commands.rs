@@ -49,13 +49,17 @@ pub fn silent(world: &mut World, fields: &mut Fields) -> Outcome {
     }
 }
 
-/// `lost`: the driver must tell that this lock is lost.
+/// `lost`: the driver must tell that this lock is lost, with an event like the pattern `gets`.
 pub fn lost(world: &mut World, fields: &mut Fields) -> Outcome {
     let CommandId { driver, id } = world.named(&fields.take_text("lost")?)?;
     let limit = fields.take_limit()?;
-    world.driver(&driver)?.lost(id, limit)?;
+    let pattern = fields.take("gets").unwrap_or_default();
+    let event = world.driver(&driver)?.lost(id, limit)?;
     world.losses_told.insert((driver, id));
-    Ok(())
+    match pattern {
+        Value::Null => Ok(()),
+        _ => difference(&pattern, &event, &|_| None).map_or(Ok(()), Err),
+    }
 }
 
 /// `end_of_input`: the driver's input ends, so that it gives back what it holds and exits.

@@ -1,10 +1,12 @@
 //! The steps of scenarios. Each file has those of one subject; the README beside lists them all.
 
+mod answers;
 mod commands;
 mod crowd;
 mod faults;
 mod server;
 mod timing;
+mod usage;
 
 use serde_json::Value;
 
@@ -15,7 +17,7 @@ use crate::world::World;
 type Step = fn(&mut World, &mut Fields) -> Outcome;
 
 /// A step has exactly one of these fields.
-const STEPS: [(&str, Step); 21] = [
+const STEPS: [(&str, Step); 25] = [
     ("do", commands::command),
     ("expect", commands::expect),
     ("silent", commands::silent),
@@ -36,7 +38,11 @@ const STEPS: [(&str, Step); 21] = [
     ("unblock", faults::unblock),
     ("signal", faults::signal),
     ("server_process", faults::server_process),
+    ("answer", answers::answer),
+    ("wait_for_answers", answers::wait_for_answers),
+    ("answered", answers::answered),
     ("crowd", crowd::crowd),
+    ("usage", usage::usage),
 ];
 
 /// Carries out one step.

@@ -80,16 +80,18 @@ fn wait_for(world: &World, fields: &mut Fields, ask: impl Fn(&mut Client) -> Val
     })
 }
 
-/// `requests`: how many commands of this name drivers have sent for a key, of those `with` these words.
+/// `requests`: how many commands of this name drivers have sent, for a key if there is one, of those `with` these words.
 pub fn requests(world: &mut World, fields: &mut Fields) -> Outcome {
     let command = fields.take_text("requests")?;
-    let key = fields.take_text("key")?;
+    let key = fields.take("key");
     let count = fields.take("count").ok_or("`count` says how many")?;
     let options = fields.take_list("with")?;
     let executed = world.executed()?;
     let found = executed.iter().filter(|executed| {
-        let is_asked_for =
-            executed.is(&command) && executed.words.get(1) == Some(&key) && !executed.is_of_kit();
+        let of = executed.words.get(1).map(String::as_str);
+        let is_asked_for = executed.is(&command)
+            && !executed.is_of_kit()
+            && key.as_ref().is_none_or(|key| key.as_str() == of);
         is_asked_for && options.iter().all(|option| executed.option(option).is_some())
     });
     let found = found.count();

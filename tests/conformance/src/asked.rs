@@ -1,0 +1,67 @@
+//! What drivers were told to acquire.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Map, Value};
+
+use crate::key;
+use crate::world::World;
+
+/// A lease that may be shorter than the way to the server: a grant that comes too late is given back, and asked for anew.
+const SHORT_MS: f64 = 100.0;
+/// How often, generously.
+const ANEW: usize = 12;
+
+/// What the requests of drivers may be about.
+#[derive(Default)]
+pub struct Asked {
+    /// How many acquisitions there may be of each key.
+    acquisitions: BTreeMap<String, usize>,
+    /// Owners that the scenario has chosen.
+    owners: BTreeSet<String>,
+}
+
+impl Asked {
+    pub fn of(world: &World) -> Self {
+        let mut asked = Self::default();
+        for (_, sent) in world.drivers.values().flat_map(|driver| driver.commands()) {
+            asked.add(&sent.command);
+        }
+        asked
+    }
+
+    pub fn acquisitions(&self, key: &str) -> usize {
+        self.acquisitions.get(key).copied().unwrap_or_default()
+    }
+
+    pub fn has_chosen(&self, owner: &str) -> bool {
+        self.owners.contains(owner)
+    }
+
+    pub fn add(&mut self, command: &Map<String, Value>) {
+        let number = |name| command.get(name).and_then(Value::as_u64).unwrap_or_default();
+        match command["do"].as_str().unwrap_or_default() {
+            "acquire" | "try" => {
+                let times = ["lease_ms", "max_hold_ms"].map(|name| command.get(name));
+                let mut times = times.into_iter().flatten().filter_map(Value::as_f64);
+                let is_short = times.any(|time| time < SHORT_MS);
+                let times = if is_short { ANEW } else { 1 };
+                self.expect(key::of(command), times);
+            }
+            "churn" => self.expect(key::of(command), number("times") as usize),
+            "hold_many" => {
+                let prefix = command["prefix"].as_str().unwrap_or_default();
+                for n in 0..=number("locks") {
+                    self.expect(format!("{prefix}{n}"), 1);
+                }
+            }
+            _ => {}
+        }
+        let owner = command.get("owner").and_then(Value::as_str);
+        self.owners.extend(owner.map(str::to_owned));
+    }
+
+    fn expect(&mut self, key: String, times: usize) {
+        *self.acquisitions.entry(key).or_default() += times;
+    }
+}
