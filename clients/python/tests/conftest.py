@@ -166,3 +166,43 @@ def lease_ms(client: redis.Redis, key: str) -> int:
 
 def owner(client: redis.Redis, key: str) -> Any:
     return client.execute_command("DLOCK.OWNER", key)
+
+
+class StandIn:
+    """A server that replies what a test wants: in turn what is in `replies` for a command, then its last one."""
+
+    def __init__(self, **replies: List[bytes]) -> None:
+        self.replies = {f"DLOCK.{name}".encode(): list(each) for name, each in replies.items()}
+        #: The commands that it has got.
+        self.got: List[List[bytes]] = []
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def count(self, name: str) -> int:
+        return sum(command[0] == f"DLOCK.{name}".encode() for command in self.got)
+
+    def close(self) -> None:
+        self._listener.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        requests = connection.makefile("rb")
+        while line := requests.readline():
+            command = []
+            for _ in range(int(line[1:])):
+                size = int(requests.readline()[1:])
+                command.append(requests.read(size + 2)[:-2])
+            self.got.append(command)
+            replies = self.replies.get(command[0], [b"+OK"])
+            reply = replies.pop(0) if len(replies) > 1 else replies[0]
+            # Nothing stands for a server that is silent.
+            if reply:
+                connection.sendall(reply + b"\r\n")

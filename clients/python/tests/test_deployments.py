@@ -10,7 +10,7 @@ from typing import Any, Callable, Iterator, List
 
 import pytest
 import redis
-from conftest import eventually, waiters
+from conftest import Proxy, eventually, waiters
 from redis.asyncio.cluster import RedisCluster as AsyncCluster
 from redis.asyncio.sentinel import Sentinel as AsyncSentinel
 from redis.cluster import ClusterNode, RedisCluster
@@ -79,6 +79,71 @@ def test_coroutines_lock_on_a_cluster(cluster: List[DlockServer]) -> None:
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("kind", ["threads", "asyncio"])
+def test_query_follows_a_slot_that_moves(cluster: List[DlockServer], kind: str) -> None:
+    """The client is not told that the slot has moved, and the locks know it."""
+    key = "lock:followed"
+    slot = key_slot(key.encode())
+    index = sum(slot > last for _, last in SLOTS)
+    source, target = cluster[index].client(), cluster[(index + 1) % 3].client()
+    ids = [client.execute_command("CLUSTER MYID").decode() for client in (source, target)]
+
+    def move() -> None:
+        target.execute_command("CLUSTER SETSLOT", slot, "IMPORTING", ids[0])
+        source.execute_command("CLUSTER SETSLOT", slot, "MIGRATING", ids[1])
+        port = target.connection_pool.connection_kwargs["port"]
+        source.execute_command("MIGRATE", "127.0.0.1", port, key, 0, 5000)
+
+    def finish(node: str) -> None:
+        for client in (target, source):
+            client.execute_command("CLUSTER SETSLOT", slot, "NODE", node)
+
+    async def test() -> None:
+        client = await AsyncCluster(host="127.0.0.1", port=cluster[0].port).initialize()
+        async with dlock.aio.Locks(client).lock(key, lease=60) as held:
+            assert await held.query() > 0
+            move()
+            assert await held.query() > 0
+            finish(ids[1])
+            assert await held.query("SET", "{" + key + "}:data", "1")
+        await dlock.aio.Locks(client).close()
+        await client.aclose()
+
+    if kind == "asyncio":
+        asyncio.run(test())
+    else:
+        locks = dlock.Locks(RedisCluster(host="127.0.0.1", port=cluster[0].port))
+        with locks.lock(key, lease=60) as held:
+            assert held.query() > 0
+            move()
+            assert held.query() > 0
+            finish(ids[1])
+            assert held.query("SET", "{" + key + "}:data", "1")
+        locks.close()
+    for name in (key, "{" + key + "}:data"):
+        target.delete(name)
+    finish(ids[0])
+
+
+def test_nodes_are_reached_where_the_client_remaps_them(cluster: List[DlockServer]) -> None:
+    proxies = {server.port: Proxy(server.port) for server in cluster}
+    remapped: List[Any] = []
+
+    def remap(address: Any) -> Any:
+        host, port = address
+        remapped.append(port)
+        return (host, proxies[port].port) if port in proxies else address
+
+    locks = dlock.Locks(RedisCluster(host="127.0.0.1", port=proxies[cluster[0].port].port, address_remap=remap))
+    for number in range(20):
+        with locks.lock(f"lock:{number}", timeout=10) as held:
+            pass
+        assert held.link.node[1] in {proxy.port for proxy in proxies.values()}
+    locks.close()
+    for proxy in proxies.values():
+        proxy.close()
+
+
 def test_lock_survives_and_waiter_follows_a_slot_that_moves(cluster: List[DlockServer]) -> None:
     key = "lock:moving"
     slot = key_slot(key.encode())
@@ -98,8 +163,10 @@ def test_lock_survives_and_waiter_follows_a_slot_that_moves(cluster: List[DlockS
     source.execute_command("MIGRATE", "127.0.0.1", port, key, 0, 5000)
     # Until the slot has moved, the server asks clients to ask the other one.
     held.extend(2)
+    assert held.query() > 0
     for client in (target, source):
         client.execute_command("CLUSTER SETSLOT", slot, "NODE", ids[1])
+    assert held.query() > 0
     held.extend(5)
     held.release()
     thread.join(20)

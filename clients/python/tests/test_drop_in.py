@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import signal
 import threading
 import time
 from typing import Any, Dict
@@ -10,6 +12,7 @@ from typing import Any, Dict
 import pytest
 import redis
 import redis.asyncio
+import redis.lock
 from conftest import Proxy, lease_ms, owner, run, waiters
 from redis.exceptions import LockError, LockNotOwnedError
 
@@ -109,6 +112,114 @@ def test_lock_by_redis_py_itself_is_an_error_that_names_the_key(client: redis.Re
     with client.lock(key, timeout=10), pytest.raises(LockError, match=key) as raised:
         new(client, key, blocking_timeout=1).acquire()
     assert raised.value.lock_name == key
+
+
+def test_outage_raises_what_redis_py_raises(own_server: DlockServer, key: str) -> None:
+    client = own_server.client()
+    with new(client, key):
+        pass
+    own_server.process.send_signal(signal.SIGSTOP)
+    try:
+        with pytest.raises((redis.ConnectionError, redis.TimeoutError)):
+            new(client, key).acquire(blocking_timeout=0.3)
+
+        async def test(r: redis.asyncio.Redis) -> None:
+            own_server.process.send_signal(signal.SIGCONT)
+            async with r.lock(key, lock_class=dlock.aio.Lock):
+                own_server.process.send_signal(signal.SIGSTOP)
+                with pytest.raises((redis.ConnectionError, redis.TimeoutError)):
+                    await r.lock(key, lock_class=dlock.aio.Lock, blocking_timeout=0.3).acquire()
+                own_server.process.send_signal(signal.SIGCONT)
+
+        run(test, own_server.port)
+    finally:
+        own_server.process.send_signal(signal.SIGCONT)
+    with pytest.raises(redis.ConnectionError):
+        new(redis.Redis(port=1), key).acquire(blocking=False)
+
+
+def test_grace_period_is_not_taken(dlock_server: DlockServer, key: str) -> None:
+    server = dlock_server.another("--dlock.startup-grace-ms", "20000")
+    try:
+        for options in ({"blocking": False}, {"blocking_timeout": 0.1}):
+            with pytest.raises(redis.ResponseError, match="^GRACE"):
+                new(server.client(), key).acquire(**options)
+    finally:
+        server.close()
+
+
+def test_lock_is_one_of_redis_py(client: redis.Redis, key: str) -> None:
+    lock = new(client, key, sleep=0.3)
+    assert isinstance(lock, redis.lock.Lock)
+    assert (lock.sleep, lock.thread_local, lock.name) == (0.3, True, key)
+
+
+def test_token_shows_the_owner_and_cannot_be_set(client: redis.Redis, key: str) -> None:
+    lock = new(client, key)
+    assert lock.local.token is None
+    with lock:
+        assert lock.local.token == owner(client, key)
+        with pytest.raises(NotImplementedError, match="owner"):
+            lock.local.token = b"mine"
+
+
+@pytest.mark.parametrize(
+    "name", "lua_acquire lua_release lua_extend lua_reacquire do_acquire do_release do_extend do_reacquire".split()
+)
+def test_script_of_a_lock_cannot_be_replaced_or_called(client: redis.Redis, key: str, name: str) -> None:
+    lock = new(client, key)
+    with pytest.raises(NotImplementedError, match="runs no Lua: "):
+        setattr(lock, name, lambda *_: 1)
+    with pytest.raises(NotImplementedError, match="runs no Lua: "):
+        getattr(lock, name)(keys=[key])
+    with pytest.raises(NotImplementedError, match="runs no Lua: "):
+        lock.register_scripts()
+
+
+def test_subclass_whose_method_would_never_be_called_is_refused() -> None:
+    with pytest.raises(TypeError, match="override acquire"):
+        type("Mine", (dlock.Lock,), {"do_acquire": lambda *_: True})
+
+
+def test_subclass_may_extend_in_its_own_way(client: redis.Redis, key: str) -> None:
+    class BeatLock(dlock.Lock):
+        lua_extend = None
+
+        def extend(self, additional_time: float, replace_ttl: bool = True) -> Any:
+            return super().extend(additional_time, replace_ttl=True)
+
+    lock: Any = client.lock(key, timeout=10, lock_class=BeatLock)
+    lock.lua_extend = client.register_script("return 1")
+    with lock:
+        for _ in range(5):
+            assert lock.extend(10) is True
+        assert lease_ms(client, key) <= 10_000
+
+
+def test_extensions_add_up_to_the_longest_lease_of_the_server(client: redis.Redis, key: str) -> None:
+    with new(client, key, timeout=400) as lock:
+        for _ in range(3):
+            assert lock.extend(150) is True
+        assert 590_000 < lease_ms(client, key) <= 600_000
+        for replace_ttl in (True, False):
+            with pytest.raises(redis.ResponseError, match="^ERR"):
+                lock.extend(601, replace_ttl=replace_ttl)
+
+
+@pytest.mark.parametrize("name", [7, 1.5, memoryview(b"\xff:drop-in"), b"\xfe:drop-in"])
+def test_name_may_be_what_redis_py_takes(client: redis.Redis, name: Any) -> None:
+    with new(client, name) as lock:
+        assert lock.owned()
+        assert owner(client, name) == lock.local.token
+
+
+def test_recipe_makes_each_lock_of_a_client_one_of_dlock(
+    client: redis.Redis, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = functools.partialmethod(redis.Redis.lock, lock_class=dlock.Lock)
+    monkeypatch.setattr(redis.Redis, "lock", ours)
+    with client.lock(key, timeout=10) as lock:
+        assert isinstance(lock, dlock.Lock) and lock.owned()
 
 
 def test_token_is_part_of_the_owner_and_does_not_let_two_in(client: redis.Redis, key: str) -> None:

@@ -67,7 +67,7 @@ class _Base:
 
     lua_release = do_release = _Refused("override release(), and call that of the base class")
     lua_extend = do_extend = lua_reacquire = do_reacquire = _Refused(_EXTEND)
-    do_acquire = _Refused("override acquire(), and call that of the base class")
+    lua_acquire = do_acquire = _Refused("override acquire(), and call that of the base class")
     register_scripts = _Refused("there is nothing to register")
 
     def __init_subclass__(cls, **options: Any) -> None:

@@ -37,8 +37,8 @@ _WHY = {
 }
 #: The classes that redis-py has for some words.
 _CLASSES: Dict[str, Type[RedisError]] = {
-    "NOAUTH": exceptions.AuthenticationError,
     "WRONGPASS": exceptions.AuthenticationError,
+    "NOAUTH": exceptions.AuthenticationError,
     "NOPERM": exceptions.NoPermissionError,
     "OOM": exceptions.OutOfMemoryError,
     "READONLY": exceptions.ReadOnlyError,
@@ -119,5 +119,7 @@ def raised(error: BaseException) -> BaseException:
 
 def with_word(error: RedisError) -> RedisError:
     """An error of the program's own client: redis-py has removed the first word of some."""
-    word = _WORDS.get(type(error))
+    word = getattr(error, "status_code", None) or _WORDS.get(type(error))
+    if type(error) is ResponseError and not str(error).split(" ")[0].isupper():
+        word = "ERR"
     return type(error)(f"{word} {error}") if word and not str(error).startswith(word) else error
