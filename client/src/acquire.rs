@@ -213,7 +213,7 @@ impl Acquiring {
         // Others are not blamed before the server has said that the lock is taken, or while its answers do not arrive.
         let silent = || (!was_told).then(|| (Error::no_response(), self.begun));
         let last = match self.last.take().map(|last| *last) {
-            None if is_queued && trouble.is_some() => trouble,
+            None if trouble.is_some() => trouble,
             None if is_queued => self.grace().await,
             last => last.or_else(silent),
         };

@@ -94,13 +94,16 @@ pub enum Lost {
     /// The server reports that the owner holds the lock by a later acquisition.
     #[error("the server reports that its owner has acquired it again since")]
     Stale,
+    /// The key of the lock holds another type.
+    #[error("its key holds another type now")]
+    WrongType,
 }
 
 impl Lost {
     /// Whether the server has said so, and has no hold of this owner. After [`Lost::Stale`] it may have one of the same
     /// request: if the lock was broken between two of its sendings, each was granted.
     pub(crate) fn leaves_nothing(self) -> bool {
-        matches!(self, Self::NotHeld | Self::NotOwner)
+        matches!(self, Self::NotHeld | Self::NotOwner | Self::WrongType)
     }
 }
 
@@ -160,8 +163,7 @@ impl Error {
     pub(crate) fn lost(&self) -> Option<Lost> {
         match self {
             Self::Lost(lost) => Some(*lost),
-            // Its key holds something else now.
-            _ if self.has_code("WRONGTYPE") => Some(Lost::NotHeld),
+            _ if self.has_code("WRONGTYPE") => Some(Lost::WrongType),
             _ => None,
         }
     }

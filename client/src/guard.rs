@@ -222,9 +222,10 @@ impl Guard {
     ///
     /// [`Error::Lost`]: the lock was, or may have been, lost before the release: its lease expired, an administrator
     /// deleted it, or the server lost its data. [`Error::Unconfirmed`]: a reply was lost, and the server no longer knows
-    /// the hold: either the release or a loss ended it. In a cluster, whose connections send requests again on their own,
-    /// a loss that nothing else has revealed is also reported as unconfirmed. [`Error::Redis`]: the server could not
-    /// be reached, or rejected the release, for too few replicas for instance.
+    /// the hold: either the release or a loss ended it; or the server could not be reached, or was not ready, for three
+    /// response timeouts. In a cluster, whose connections send requests again on their own, a loss that nothing else has
+    /// revealed is also reported as unconfirmed. [`Error::Redis`]: the server rejected the release, for a missing right for
+    /// instance.
     pub async fn release(mut self) -> Result<(), Error> {
         self.is_given_up = true;
         self.session().check_process()?;
@@ -347,8 +348,11 @@ impl Releasing {
         match release.run(link, Some(until)).await {
             Some(released) => self.0.take().map_or(Ok(()), |release| release.finish(released)),
             None => {
-                let last = release.last.take().map_or_else(Error::no_response, |last| *last);
-                Err(release.state.failed(last))
+                let last = release
+                    .last
+                    .take()
+                    .unwrap_or_else(|| Box::new(Error::no_response()));
+                Err(release.state.unconfirmed(last))
             }
         }
     }

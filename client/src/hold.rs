@@ -479,11 +479,15 @@ impl PendingRelease {
 
     /// The outcome if there are no more attempts.
     pub fn failed(&self, last: Error) -> Error {
-        match self.lost {
-            Some(lost) => Error::Lost(lost),
-            None if self.may_be_done => Error::Unconfirmed(Box::new(last)),
-            None => last,
+        match self.lost.is_some() || self.may_be_done {
+            true => self.unconfirmed(Box::new(last)),
+            false => last,
         }
+    }
+
+    /// The outcome for a caller who waits no longer, while attempts go on.
+    pub fn unconfirmed(&self, last: Box<Error>) -> Error {
+        self.lost.map_or(Error::Unconfirmed(last), Error::Lost)
     }
 
     /// Until when attempts make sense.

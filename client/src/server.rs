@@ -355,7 +355,7 @@ pub(crate) fn should_reconnect(error: &RedisError) -> bool {
 
 /// A node redirects only those who know its cluster.
 pub(crate) fn map_error(error: RedisError, server: &Server) -> Error {
-    if !server.is_cluster() && error.code() == Some("MOVED") {
+    if !server.is_cluster() && matches!(error.code(), Some("MOVED" | "ASK")) {
         let text = "the server is a cluster node, and another node serves this lock: open the locks with a \
                     redis::cluster::ClusterClient";
         return Error::Invalid(text.into());

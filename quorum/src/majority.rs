@@ -37,7 +37,7 @@ impl Majority {
         for lost in each {
             match lost {
                 Lost::MaxHold => is_over = true,
-                Lost::NotHeld | Lost::NotOwner | Lost::Stale => refusals += 1,
+                Lost::NotHeld | Lost::NotOwner | Lost::Stale | Lost::WrongType => refusals += 1,
                 _ => {}
             }
         }

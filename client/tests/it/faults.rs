@@ -175,7 +175,7 @@ async fn release_without_reply_is_unconfirmed_and_continues() {
 }
 
 #[tokio::test]
-async fn unsent_release_is_not_unconfirmed() {
+async fn unsent_release_is_unconfirmed_with_its_reason_and_continues() {
     let scene = Scene::with(Settings::default());
     let lock = scene.locks.lock("door");
     let guard = lock.acquire().await.unwrap();
@@ -184,7 +184,8 @@ async fn unsent_release_is_not_unconfirmed() {
     // The client notices on its next request: that one is not the release.
     assert!(scene.locks.lock("other").try_acquire().await.is_err());
     let outcome = soon("an outcome", guard.release()).await.unwrap_err();
-    assert!(matches!(outcome, Error::Redis { .. }), "{outcome:?}");
+    let is_named = matches!(&outcome, Error::Unconfirmed(last) if matches!(**last, Error::Redis { .. }));
+    assert!(is_named, "{outcome:?}");
     scene.proxy.refuse(false);
     until_free(&mut scene.server.client(), "door").await;
 }

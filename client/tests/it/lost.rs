@@ -229,9 +229,9 @@ async fn lock_whose_key_holds_another_type_is_lost() {
         client.ok(&format!("SET {key} text"));
     }
     let [extended, released, queried] = guards;
-    assert_lost(extended.extend(ms(60_000)).await.map(drop), Lost::NotHeld);
+    assert_lost(extended.extend(ms(60_000)).await.map(drop), Lost::WrongType);
     assert!(!extended.is_held());
-    assert_lost(released.release().await, Lost::NotHeld);
+    assert_lost(released.release().await, Lost::WrongType);
     assert_lost(queried.query::<()>(&redis::cmd("PING")).await, Lost::NotHeld);
     assert!(!queried.is_held());
 }
