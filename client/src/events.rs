@@ -30,7 +30,10 @@ pub struct Event {
 #[non_exhaustive]
 pub enum EventKind {
     /// The lock is taken: the request waits, at most once for each acquisition.
-    Waiting,
+    Waiting {
+        /// How many requests wait before it, up to 1 000, if the server said so at once.
+        ahead: Option<u64>,
+    },
     /// The lock was granted.
     Acquired {
         /// The fencing token.
@@ -119,7 +122,7 @@ fn trace(event: &Event) {
     use tracing::{debug, error, warn};
     let (owner, key) = (&event.owner, String::from_utf8_lossy(&event.key));
     match &event.kind {
-        Waiting => debug!(%key, %owner, "lock is taken, waiting"),
+        Waiting { ahead } => debug!(%key, %owner, ahead, "lock is taken, waiting"),
         Acquired { fence, took } => debug!(%key, %owner, fence, ?took, "lock acquired"),
         NotAcquired { error: None, took } => debug!(%key, %owner, ?took, "lock not acquired"),
         NotAcquired {

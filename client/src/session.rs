@@ -240,8 +240,8 @@ impl Session {
     }
 
     pub fn perform(self: &Arc<Self>, step: Step, request: &Arc<Request>) {
-        if let Some(request) = step.waits {
-            self.report(&request, || EventKind::Waiting);
+        if let Some((request, ahead)) = step.waits {
+            self.report(&request, || EventKind::Waiting { ahead });
         }
         if let Some(waker) = step.woken {
             waker.wake();

@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use redis::{Cmd, Value};
+use redis::{Cmd, FromRedisValue, Value};
 use std::num::NonZeroU64;
 use tokio_util::sync::CancellationToken;
 
@@ -140,8 +140,8 @@ pub(crate) struct Sending {
 pub(crate) struct Step {
     /// Who learns of the outcome.
     pub woken: Option<Waker>,
-    /// It is news that this request has to wait.
-    pub waits: Option<Arc<Request>>,
+    /// It is news that this request has to wait, and behind how many, if the server said so.
+    pub waits: Option<(Arc<Request>, Option<u64>)>,
     /// Nobody wants what the server has, or may have: whether copies of it may arrive late.
     pub gives_back: Option<bool>,
     /// There is something to do for the background.
@@ -330,8 +330,9 @@ impl Table {
                 Some(grant) => self.on_granted(number, &grant, sending.sent_at, now),
                 None => self.tell(number, Told::Again(Some(Box::new(Error::unreadable())))),
             },
+            Ok(Value::Array(numbers)) => self.on_queued(number, sending, numbers.first(), now),
             Ok(Value::Nil) => self.tell(number, Told::Taken),
-            Ok(_) => self.on_queued(number, sending, now),
+            Ok(_) => self.tell(number, Told::Again(Some(Box::new(Error::unreadable())))),
             Err(error) if error.has_code("NOINBOX") => self.on_no_inbox(number, sending),
             Err(error) => self.tell(number, Told::Again(Some(Box::new(error)))),
         };
@@ -339,14 +340,15 @@ impl Table {
         step
     }
 
-    fn on_queued(&mut self, number: u64, sending: Sending, now: BootInstant) -> Step {
+    fn on_queued(&mut self, number: u64, sending: Sending, ahead: Option<&Value>, now: BootInstant) -> Step {
         self.inbox.used_at = Some(now);
         let is_current = sending.epoch == self.inbox.epoch;
         let Some(entry) = self.entries.get_mut(&number) else {
             return Step::default();
         };
         entry.was_queued = true;
-        let waits = entry.report();
+        let ahead = ahead.and_then(|ahead| u64::from_redis_value_ref(ahead).ok());
+        let waits = entry.report().map(|request| (request, ahead));
         if is_current {
             entry.stage = Stage::Queued;
             entry.count(None, &mut self.unsettled);
@@ -368,7 +370,11 @@ impl Table {
             self.on_inbox_ended(sending.epoch);
         }
         Step {
-            waits: self.entries.get_mut(&number).and_then(Entry::report),
+            waits: self
+                .entries
+                .get_mut(&number)
+                .and_then(Entry::report)
+                .map(|request| (request, None)),
             is_urgent: true,
             ..Step::default()
         }

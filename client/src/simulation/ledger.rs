@@ -109,7 +109,7 @@ impl Ledger {
         tell(|| format!("{owner}: {:?}", event.kind));
         let account = self.owners.entry(owner.clone()).or_default();
         match &event.kind {
-            EventKind::Waiting => {
+            EventKind::Waiting { .. } => {
                 let own = self.calls.values_mut().filter(|call| call.who.owner == owner);
                 own.for_each(|call| call.is_waiting = true);
             }
