@@ -17,6 +17,8 @@ const ANEW: usize = 12;
 pub struct Asked {
     /// How many acquisitions there may be of each key.
     acquisitions: BTreeMap<String, usize>,
+    /// Keys whose grants may come too late, and are then asked for anew.
+    short: BTreeSet<String>,
     /// Owners that the scenario has chosen.
     owners: BTreeSet<String>,
 }
@@ -34,6 +36,11 @@ impl Asked {
         self.acquisitions.get(key).copied().unwrap_or_default()
     }
 
+    /// Whether an acquisition of this key may be more than one for the server.
+    pub fn is_short(&self, key: &str) -> bool {
+        self.short.contains(key)
+    }
+
     pub fn has_chosen(&self, owner: &str) -> bool {
         self.owners.contains(owner)
     }
@@ -44,9 +51,12 @@ impl Asked {
             "acquire" | "try" => {
                 let times = ["lease_ms", "max_hold_ms"].map(|name| command.get(name));
                 let mut times = times.into_iter().flatten().filter_map(Value::as_f64);
-                let is_short = times.any(|time| time < SHORT_MS);
-                let times = if is_short { ANEW } else { 1 };
-                self.expect(key::of(command), times);
+                if times.any(|time| time < SHORT_MS) {
+                    self.short.insert(key::of(command));
+                    self.expect(key::of(command), ANEW);
+                } else {
+                    self.expect(key::of(command), 1);
+                }
             }
             "churn" => self.expect(key::of(command), number("times") as usize),
             "hold_many" => {

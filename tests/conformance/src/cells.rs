@@ -8,7 +8,7 @@ use crate::outcome::Outcome;
 /// More often than any client asks.
 const ALWAYS: u64 = 1_000_000;
 /// How often a client may ask in 1 s or 2 s: its pauses grow.
-const OFTEN: u64 = 50;
+const OFTEN: u64 = 100;
 /// A word that no client knows.
 const OTHER: &str = "SONG";
 
@@ -81,8 +81,16 @@ impl Fault {
         }
     }
 
+    /// The word that is told. A client of one server may call it a wrong use that it is a node of a cluster.
+    fn told_word(&self) -> Value {
+        match self.word.as_str() {
+            "MOVED" | "ASK" => json!({"one_of": [self.word, "ARGUMENT"]}),
+            word => json!(word),
+        }
+    }
+
     fn error(&self) -> Value {
-        json!({"error": self.word})
+        json!({"error": self.told_word()})
     }
 
     fn loss(&self) -> Value {
@@ -204,7 +212,7 @@ fn expires(fault: &Fault) -> Value {
         json!([
             {"do": "acquire", "key": key, "lease_ms": 1500, "as": "first", "gets": {"held": true}},
             fault.to("DLOCK.EXTEND", ALWAYS),
-            {"lost": "first", "gets": {"because": "EXPIRED", "last": fault.word}},
+            {"lost": "first", "gets": {"because": "EXPIRED", "last": fault.told_word()}},
             {"do": "release", "of": "first", "gets": {"lost": true, "because": "EXPIRED"}},
             fault.ends("DLOCK.EXTEND"),
             {"wait_for_lock": key, "is": null},

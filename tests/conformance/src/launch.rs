@@ -6,6 +6,10 @@ use std::process::Command;
 #[derive(Clone, Debug)]
 pub struct Launch {
     pub program: PathBuf,
+    /// Of the address: settings of the client.
+    query: String,
+    /// The other drivers of a scenario, if they are others than its first one.
+    others: Option<Box<Self>>,
     pub arguments: Vec<OsString>,
     pub environment: Vec<(String, OsString)>,
 }
@@ -14,6 +18,8 @@ impl Launch {
     pub fn of(program: impl Into<PathBuf>) -> Self {
         Self {
             program: program.into(),
+            query: String::new(),
+            others: None,
             arguments: Vec::new(),
             environment: Vec::new(),
         }
@@ -29,10 +35,28 @@ impl Launch {
         self
     }
 
+    pub fn with_query(mut self, query: &str) -> Self {
+        self.query = format!("?{query}");
+        self
+    }
+
+    pub fn beside(mut self, others: Self) -> Self {
+        self.others = Some(Box::new(others));
+        self
+    }
+
+    /// For a driver other than the first one of a scenario.
+    pub fn other(&self) -> &Self {
+        self.others.as_deref().unwrap_or(self)
+    }
+
     pub fn command(&self, address: &str) -> Command {
         let mut command = Command::new(&self.program);
         let environment = self.environment.iter().map(|(name, value)| (name, value));
-        command.args(&self.arguments).arg(address).envs(environment);
+        command
+            .args(&self.arguments)
+            .arg(format!("{address}{}", self.query))
+            .envs(environment);
         command
     }
 }

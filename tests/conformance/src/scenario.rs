@@ -12,7 +12,7 @@ use crate::outcome::Outcome;
 const PATIENCE_MS: u64 = 10_000;
 
 /// The driver of steps that name none.
-const FIRST_DRIVER: &str = "a";
+pub const FIRST_DRIVER: &str = "a";
 
 /// What the scenarios of a file are about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

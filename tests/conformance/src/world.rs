@@ -11,7 +11,7 @@ use crate::launch::Launch;
 use crate::monitor::{Executed, Monitor};
 use crate::outcome::{Outcome, within};
 use crate::places::STARTS;
-use crate::scenario::Scenario;
+use crate::scenario::{FIRST_DRIVER, Scenario};
 use crate::stand_in::Answer;
 use crate::usage::Usage;
 
@@ -56,6 +56,11 @@ impl World {
         let mut drivers = BTreeMap::new();
         for name in scenario.drivers() {
             let _place = STARTS.take();
+            let launch = if name == FIRST_DRIVER {
+                launch
+            } else {
+                launch.other()
+            };
             drivers.insert(name.to_owned(), Driver::start(launch, server.port())?);
         }
         Ok(Self {

@@ -36,6 +36,7 @@ pub fn reason(lost: Lost) -> &'static str {
         Lost::NotHeld => "NOTHELD",
         Lost::NotOwner => "NOTOWNER",
         Lost::Stale => "STALE",
+        Lost::WrongType => "WRONGTYPE",
         _ => "UNKNOWN",
     }
 }
