@@ -3,10 +3,6 @@ package dlock
 import (
 	"context"
 	"errors"
-	"math"
-	"strconv"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -14,79 +10,187 @@ import (
 
 const (
 	minPause, maxPause = 10 * time.Millisecond, time.Second // before a repetition
-	tryTimeout         = 5 * time.Second                    // of TryLock without a reply
+	tryTimeout         = 9 * time.Second                    // of requests that do not wait, without a reply
+	explainTimeout     = 200 * time.Millisecond             // how late a timeout may be because of its cause
 	giveBackTimeout    = 30 * time.Second                   // at least: a server that hangs may grant a lock late
 	lateCopies         = 500 * time.Millisecond             // within which lost connections deliver what they had
 )
 
-// An entry is one acquisition, from its first request to the last reply.
+// An entry is one request for a lock, from its first copy to the last reply. The mutex of the core guards what changes.
 type entry struct {
 	settings
 	locker    *Locker
-	key       string
-	number    uint64 // its request id
-	cancel    context.CancelCauseFunc
-	hasCopies atomic.Bool   // lost connections may yet deliver a copy of a command, or have done so
-	sending   sync.Mutex    // of ACQUIRE: no RELEASE may overtake it
+	core      *core
+	key, id   string
+	number    uint64        // the older, the smaller
+	began     int64         // of the acquisition, which may have several of them
 	settled   chan struct{} // closed when it is granted or waits no more
-
-	// Guarded by the mutex of the Locker.
 	isSettled bool
-	outcome   error  // of the waiting
-	sends     int    // of ACQUIRE
-	problem   error  // why it is sent again
-	inbox     *inbox // in which it waits
-	queuedIn  string // the name that the server has for it
-	isRefused bool   // by an answer, which may overtake the reply: it is to be sent again
-	fence     int64  // 0: not granted
-	deadline  int64  // the lease lasts at least until then
-	renewal   int64  // when it is to be renewed
-	timer     *time.Timer
-	lost      error // why it is held no more
-}
+	outcome   error // of the waiting
 
-// enroll enters it into the table, before it is sent: its answer may overtake the reply.
-func (e *entry) enroll(l *Locker) error {
-	if l.closing.Err() != nil {
-		return ErrClosed
-	}
-	if e.number == 0 {
-		l.last++
-		e.number = l.last
-	}
-	if e.owner == "" {
-		e.owner = l.owner + strconv.FormatUint(e.number, 36)
-	}
-	e.locker, e.settled = l, make(chan struct{})
-	l.entries[e.number] = e
-	l.running.Add(1)
-	return nil
-}
+	inFlight   bool          // an ACQUIRE has no reply yet
+	asked      int           // the newest copy: older ones are not sent any more
+	asksAgain  bool          // after the reply
+	sends      int           // of ACQUIRE
+	pause      time.Duration // before the next
+	problem    error         // the last error, if nothing better came since
+	hasCopies  bool          // lost connections may yet deliver a copy of a command, or have done so
+	inbox      *inbox        // in which it waits
+	sentName   string        // the name of the inbox in the last copy
+	queuedIn   string        // the name that the server has for it
+	isRefused  bool          // by an answer, which may overtake the reply: it is to be sent again
+	wasQueued  bool
+	afterReply func() // to an ACQUIRE in flight
 
-func (e *entry) end() {
-	delete(e.locker.entries, e.number)
-	e.locker.running.Done()
+	hold
 }
 
 // acquire waits for the grant.
-func (e *entry) acquire(l *Locker, ctx context.Context) error {
+func (e *entry) acquire(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if err := e.enroll(l); err != nil {
+	e.core.mu.Lock()
+	defer e.core.mu.Unlock()
+	if err := e.locker.enroll(e); err != nil {
 		return err
 	}
-	l.mu.Unlock()
-	l.run(e.request)
+	e.settled, e.pause = make(chan struct{}), minPause
+	e.ask()
+	e.core.mu.Unlock()
 	select {
 	case <-e.settled:
 	case <-ctx.Done():
 	}
-	l.mu.Lock()
-	e.settle(errors.Join(ctx.Err(), e.problem), false)
+	e.core.mu.Lock()
+	if err := ctx.Err(); errors.Is(err, context.Canceled) {
+		e.settle(err, false)
+	} else if !e.isSettled {
+		e.settle(timeoutError{e.explain()}, false)
+	}
 	return e.outcome
+}
+
+// ask sends ACQUIRE, once the copy on its way has a reply.
+func (e *entry) ask() {
+	if e.inFlight {
+		e.asksAgain = true
+		return
+	}
+	e.asksAgain = false
+	e.asked++
+	copy := e.asked
+	e.transmit(func(b *inbox) []any { return e.acquireIn(b, copy) }, e.onReply)
+}
+
+// askIn sends ACQUIRE to the server of this inbox, unless a copy is on its way.
+func (e *entry) askIn(b *inbox) {
+	if e.inFlight {
+		e.asksAgain = true
+		return
+	}
+	e.asked++
+	copy := e.asked
+	e.transmitTo(b, func(b *inbox) []any { return e.acquireIn(b, copy) }, e.onReply)
+}
+
+// acquireIn returns ACQUIRE, if this copy is wanted. While an inbox is being opened, it is not: a newer request must not
+// be queued before older ones, which found no inbox.
+func (e *entry) acquireIn(b *inbox, copy int) []any {
+	if e.isSettled || copy != e.asked || e.inFlight {
+		return nil
+	}
+	e.inbox = b
+	if e.waits && (b.isOpening || e.isQueued(b)) {
+		return nil
+	}
+	e.sends++
+	e.inFlight, e.isRefused, e.sentName = true, false, b.name
+	command := append(make([]any, 0, 11), "DLOCK.ACQUIRE", e.key, e.owner, e.lease.Milliseconds(), "REQID", e.id)
+	command = append(command, e.mode()...)
+	if e.waits {
+		command = append(command, "QUEUE", b.name, 0)
+	}
+	return command
+}
+
+func (e *entry) isQueued(b *inbox) bool { return e.queuedIn == b.name && !e.isRefused }
+
+// onReply takes the reply to ACQUIRE, or the error that it cannot be sent to any server.
+func (e *entry) onReply(b *inbox, r reply) {
+	if b == nil {
+		e.refused(r.err)
+		return
+	}
+	e.inFlight = false
+	numbers, _ := r.value.([]any)
+	switch {
+	case len(numbers) >= 4:
+		e.granted(r.t, numbers[0].(int64), numbers[1].(int64), numbers[2].(int64), numbers[3].(int64))
+	case r.err == nil:
+		e.queued(b, numbers[0].(int64))
+	case wordOf(r.err) == "NOINBOX":
+		e.foundNoInbox(b)
+	default:
+		e.refused(r.err)
+	}
+	if after := e.afterReply; after != nil {
+		e.afterReply = nil
+		after()
+	} else if e.asksAgain && !e.isSettled {
+		e.ask()
+	}
+}
+
+// queued notes that the server has queued it, behind others.
+func (e *entry) queued(b *inbox, ahead int64) {
+	e.queuedIn, e.problem, e.pause = e.sentName, nil, minPause
+	if b.read(); !e.isQueued(b) && !b.isOpening {
+		e.asksAgain = true
+	}
+	if !e.wasQueued && !e.isSettled {
+		e.wasQueued = true
+		e.tell(Event{Kind: Queued, Ahead: ahead})
+	}
+}
+
+// foundNoInbox has the inbox opened. Then those that wait are sent again.
+func (e *entry) foundNoInbox(b *inbox) {
+	e.queuedIn = ""
+	switch {
+	case !b.isRead:
+		b.renew()
+		b.read()
+	case b.isOpening:
+	case e.sentName == b.name: // its reader will find that, or another server has said it
+		e.askLater()
+	default:
+		e.asksAgain = true
+	}
+}
+
+// refused takes an error instead of a grant.
+func (e *entry) refused(err error) {
+	switch {
+	case e.isSettled:
+	case err == redis.Nil:
+		e.settle(ErrBusy, true)
+	case e.isAgain(wordOf(err), e.kind()):
+		e.problem = err
+		e.askLater()
+	default:
+		e.settle(e.told(err), true)
+	}
+}
+
+// askLater sends ACQUIRE again after a pause, each longer than the one before.
+func (e *entry) askLater() {
+	e.later(e.pause, func() {
+		if !e.isSettled {
+			e.ask()
+		}
+	})
+	e.pause = min(2*e.pause, maxPause)
 }
 
 // settle ends the waiting. After a final error the server has nothing of the request, unless it was sent before.
@@ -96,230 +200,84 @@ func (e *entry) settle(outcome error, isFinal bool) {
 	}
 	e.isSettled, e.outcome = true, outcome
 	close(e.settled)
-	if e.sends == 0 || isFinal && e.sends == 1 && !e.hasCopies.Load() {
+	if e.sends == 0 || isFinal && e.sends == 1 && !e.hasCopies {
 		e.end()
 	} else if outcome != nil {
-		go e.giveBack()
+		e.giveBack()
 	}
 }
 
-// request sends ACQUIRE until it has a reply.
-func (e *entry) request() {
-	for pause := minPause; !e.attempt(false); pause = min(2*pause, maxPause) {
-		time.Sleep(pause)
-	}
-}
-
-// attempt sends ACQUIRE once. It returns false if it has to be sent again. While an inbox is being opened, only that may
-// send: a newer request must not be queued before older ones, which found no inbox.
-func (e *entry) attempt(opens bool) bool {
-	e.sending.Lock()
-	defer e.sending.Unlock()
-	l := e.locker
-	box, err := l.inboxOf(e.key)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	e.inbox = box
-	if err != nil {
-		return e.refused(err)
-	}
-	if e.isSettled || e.waits && (box.isOpening && !opens || e.isQueued(box.name)) {
-		return true
-	}
-	e.sends++
-	e.isRefused = false
-	name := box.name
-	command := append(make([]any, 0, 11), "DLOCK.ACQUIRE", e.key, e.owner, e.lease.Milliseconds(), "REQID", e.number)
-	command = append(command, e.mode...)
-	if e.waits {
-		command = append(command, "QUEUE", name, 0)
-	}
-	l.mu.Unlock()
-	t, reply, err := e.do(command...)
-	l.mu.Lock()
-	if numbers, _ := reply.([]any); len(numbers) >= 4 {
-		e.granted(t, numbers[0].(int64), numbers[2].(int64), numbers[3].(int64))
-		return true
-	} else if err != nil && wordOf(err) != "NOINBOX" {
-		return e.refused(err)
-	}
-	if e.queuedIn = ""; err == nil {
-		e.queuedIn = name
-	}
-	if !box.isRead {
-		box.isRead = true
-		if err != nil {
-			box.renew()
-		}
-		go box.listen()
-	}
-	return e.queuedIn == box.name || box.isOpening && !opens
-}
-
-func (e *entry) isQueued(name string) bool { return e.queuedIn == name && !e.isRefused }
-
-// refused takes an error instead of a grant. It returns false if it has to be sent again.
-func (e *entry) refused(err error) bool {
+// explain returns why it is not granted yet. That others hold the lock is said only if the server has said so.
+func (e *entry) explain() error {
+	b := e.inbox
 	switch {
-	case err == redis.Nil:
-		e.settle(ErrBusy, true)
-	case !e.locker.isTransient(wordOf(err)):
-		e.settle(err, true)
-	default:
-		e.problem = err
-		return e.isSettled
+	case e.problem != nil:
+		return e.problem
+	case b == nil:
+		return noReplyError{e.locker.server(), errors.New("none to requests before this one")}
+	case !e.isQueued(b):
+		return noReplyError{b.link.server, errors.New("none to this request")}
+	case b.asking != 0 && now()-b.asking > int64(lateAnswers):
+		return noReplyError{b.link.server, errors.New("no answers to waiting requests")}
 	}
-	return true
+	if err := e.probe(b); again[wordOf(err)]&waiting != 0 && wordOf(err) != noReply {
+		return err
+	}
+	return ErrBusy
 }
 
-// granted takes a grant that was requested at t.
-func (e *entry) granted(t, fence, leaseMs, waitedMs int64) {
-	deadline := safeDeadline(t, waitedMs+leaseMs)
-	switch {
-	case e.isSettled: // it has the lock, or gives it back
-	case deadline <= now():
-		e.settle(lostError{e.key, "EXPIRED"}, false)
-	default:
-		e.fence, e.deadline = fence, deadline
-		e.setTimer(t + (waitedMs+leaseMs/3)*1e6)
-		e.settle(nil, false)
+// probe returns why the server grants nothing: GRACE, or what it says if others hold the lock. It changes nothing.
+func (e *entry) probe(b *inbox) error {
+	done := make(chan error, 1)
+	command := []any{"DLOCK.EXTEND", e.key, e.owner, 1}
+	b.link.send(request{command: func() []any { return command }, done: func(r reply) { done <- r.err }})
+	e.core.mu.Unlock()
+	defer e.core.mu.Lock()
+	select {
+	case err := <-done:
+		return err
+	case <-e.settled: // it is granted after all
+	case <-time.After(explainTimeout):
 	}
+	return nil
 }
 
-// setTimer has it renewed at a time, and lost at its deadline.
-func (e *entry) setTimer(renewal int64) {
-	e.renewal = renewal
-	next := e.deadline
-	if e.renews {
-		next = min(next, renewal)
-	}
-	if left := time.Duration(next - now()); e.timer == nil {
-		e.timer = time.AfterFunc(left, e.onTimer)
+// giveBack withdraws the request, or releases what it was granted, until the server has said so.
+func (e *entry) giveBack() { e.giveBackUntil(now() + int64(max(e.lease, giveBackTimeout))) }
+
+func (e *entry) giveBackUntil(until int64) {
+	isOver := func() bool { return now() >= until }
+	e.whenReplied(func() {
+		e.repeat(releasing, isOver, e.releaseCommand(), func(reply) { e.finish(until) })
+	})
+}
+
+// whenReplied calls a function when no ACQUIRE is on its way, so that no RELEASE overtakes it.
+func (e *entry) whenReplied(action func()) {
+	if e.inFlight {
+		e.afterReply = action
 	} else {
-		e.timer.Reset(left)
+		action()
 	}
-}
-
-func (e *entry) onTimer() {
-	e.locker.mu.Lock()
-	defer e.locker.mu.Unlock()
-	if e.check(nil) != nil {
-		return
-	}
-	isDue := e.renews && now() >= e.renewal
-	if isDue {
-		go e.extend(e.lease)
-		e.renewal = math.MaxInt64 // until that has an outcome
-	}
-	e.setTimer(e.renewal)
-}
-
-// extend makes the lease at least this long, and has it renewed after a third of it.
-func (e *entry) extend(lease time.Duration) error {
-	t, reply, err := e.do("DLOCK.EXTEND", e.key, e.owner, lease.Milliseconds(), "FENCE", e.fence)
-	e.locker.mu.Lock()
-	defer e.locker.mu.Unlock()
-	if now := now(); e.lost == nil && now < e.deadline {
-		renewal := now + min(max((e.deadline-now)/20, 5e6), 250e6)
-		if leaseMs, isExtended := reply.(int64); isExtended {
-			e.deadline, renewal = max(e.deadline, safeDeadline(t, leaseMs)), t+leaseMs/3*1e6
-		}
-		e.setTimer(renewal)
-	}
-	return e.check(err)
-}
-
-// check returns why the lock is lost, if it is, or else the error.
-func (e *entry) check(err error) error {
-	if word := wordOf(err); isLoss(word) {
-		e.lose(lostError{e.key, word})
-	} else if now() >= e.deadline {
-		e.lose(lostError{e.key, "EXPIRED"})
-	}
-	if e.lost != nil {
-		return e.lost
-	}
-	return err
-}
-
-// lose ends a hold that its holder does not release.
-func (e *entry) lose(cause error) {
-	if e.fence != 0 && e.lost == nil {
-		e.drop(cause)
-		e.cancel(cause)
-		go e.giveBack()
-	}
-}
-
-// drop ends a hold in this process.
-func (e *entry) drop(cause error) {
-	e.lost = cause
-	e.timer.Stop()
-}
-
-// release releases a hold that was dropped.
-func (e *entry) release() error {
-	err := e.repeat(e.deadline, "FENCE", e.fence)
-	hasCopies, word := e.hasCopies.Load(), wordOf(err)
-	switch {
-	case err != nil && hasCopies, e.locker.isTransient(word):
-		err = lostError{e.key, "UNCONFIRMED"}
-	case isLoss(word):
-		err = lostError{e.key, word}
-	}
-	if hasCopies {
-		go e.finish()
-	} else {
-		e.finish()
-	}
-	return err
-}
-
-// giveBack withdraws the request, or releases what it was granted.
-func (e *entry) giveBack() {
-	_ = e.repeat(e.patience())
-	e.finish()
 }
 
 // finish releases what lost connections deliver late, and ends the entry.
-func (e *entry) finish() {
-	for until := e.patience(); e.hasCopies.Swap(false) && now() < until; {
-		time.Sleep(lateCopies)
-		_ = e.repeat(until)
+func (e *entry) finish(until int64) {
+	if !e.hasCopies || now() >= until {
+		e.end()
+		return
 	}
-	e.locker.mu.Lock()
-	defer e.locker.mu.Unlock()
-	e.end()
+	e.hasCopies = false
+	e.later(lateCopies, func() { e.giveBackUntil(until) })
 }
 
-// patience returns until when it is given back.
-func (e *entry) patience() int64 { return now() + int64(max(e.lease, giveBackTimeout)) }
-
-// repeat sends RELEASE until it has a reply, or the time is over.
-func (e *entry) repeat(until int64, options ...any) error {
-	command := append(append(make([]any, 0, 7), "DLOCK.RELEASE", e.key, e.owner, "REQID", e.number), options...)
-	e.sending.Lock()
-	defer e.sending.Unlock()
-	for pause := minPause; ; pause = min(2*pause, maxPause) {
-		_, _, err := e.do(command...)
-		if !e.locker.isTransient(wordOf(err)) || now() >= until {
-			return err
-		}
-		time.Sleep(pause)
+func (e *entry) end() {
+	if e.core.entries[e.id] == e {
+		delete(e.core.entries, e.id)
+		e.locker.running.Done()
 	}
 }
 
-// do sends a command once, at t.
-func (e *entry) do(command ...any) (t int64, reply any, err error) {
-	l := e.locker
-	cmd := redis.NewCmd(context.Background(), command...)
-	t = now()
-	err = l.requests.Process(context.Background(), once{cmd})
-	if wordOf(err) == noReply {
-		if !isUnsent(err) {
-			e.hasCopies.Store(true)
-		}
-		l.reload()
-	}
-	return t, cmd.Val(), err
+func (e *entry) releaseCommand(options ...any) []any {
+	return append([]any{"DLOCK.RELEASE", e.key, e.owner, "REQID", e.id}, options...)
 }

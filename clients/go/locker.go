@@ -8,170 +8,205 @@ import (
 	"math/rand/v2"
 	"os"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
-// A Locker acquires locks. Share one per client: any number of goroutines wait on two connections to each primary.
-type Locker struct {
-	client, requests redis.UniversalClient
-	owner            string      // how owners begin
-	isConnected      atomic.Bool // there was a connection
-	running          sync.WaitGroup
-	actions          chan func() // for a goroutine that is kept
-	closing          context.Context
-	close            context.CancelFunc
+// How often a lock is asked for again that was granted too late for its lease.
+const maxLateGrants = 10
 
-	mu      sync.Mutex // guards what follows, inboxes, and fields of entries
-	entries map[uint64]*entry
-	inboxes map[string]*inbox // by address
-	last    uint64            // number of an entry
+// process is how the owners of this process begin.
+var process = func() string {
+	host, _ := os.Hostname()
+	return fmt.Sprintf("%s:%d:", host, os.Getpid())
+}()
+
+// A Locker acquires locks. Any number of goroutines wait on two connections to each primary, which all Lockers of a
+// client share. They are opened for the first lock and closed when none was used for 30 s.
+type Locker struct {
+	client  redis.UniversalClient
+	cluster *redis.ClusterClient // the same, if it is one
+	core    *core
+	invalid error // why the client cannot be used
+	events  events
+	running sync.WaitGroup
+
+	isClosed bool // guarded by the mutex of the core
 }
 
-// New returns a Locker for a [redis.Client], also one of Sentinels, or a [redis.ClusterClient]. It opens connections of
-// its own with the client's options; [Held.Do] uses the client itself.
-func New(client redis.UniversalClient) *Locker {
-	host, _ := os.Hostname()
-	owner := fmt.Sprintf("%s:%d:%s-", host, os.Getpid(), randomName())
-	l := &Locker{client: client, owner: owner, entries: map[uint64]*entry{}, inboxes: map[string]*inbox{}}
-	l.requests, l.actions = l.connect(), make(chan func())
-	l.closing, l.close = context.WithCancel(context.Background())
-	go l.work()
+// A LockerOption changes a Locker.
+type LockerOption func(*Locker)
+
+// WithEvents calls a function with each [Event] of the locks, one after the other. They do not wait for it.
+func WithEvents(onEvent func(Event)) LockerOption {
+	return func(l *Locker) { l.events.onEvent = onEvent }
+}
+
+// New returns a Locker for a [redis.Client], also one of Sentinels, or a [redis.ClusterClient]. With another client, each
+// of its methods fails with [ErrInvalid]. It costs nothing and need not be closed. It uses connections of its own with
+// the client's options; [Held.Do] uses the client itself.
+func New(client redis.UniversalClient, options ...LockerOption) *Locker {
+	l := &Locker{client: client}
+	for _, option := range options {
+		option(l)
+	}
+	single, _ := client.(*redis.Client)
+	cluster, _ := client.(*redis.ClusterClient)
+	switch {
+	case single != nil:
+		l.core = coreOf(single)
+	case cluster != nil:
+		l.core, l.cluster = coreOf(cluster), cluster
+	default:
+		l.invalid = invalid("dlock.New takes a client of redis.NewClient, redis.NewFailoverClient or "+
+			"redis.NewClusterClient, not nil, nor another one: this is a %T", client)
+	}
 	return l
 }
-
-// An Option changes an acquisition.
-type Option func(*settings)
-
-type settings struct {
-	owner          string
-	mode           []any
-	lease, timeout time.Duration
-	waits, renews  bool
-}
-
-// WithLease sets the lease, 30 s by default: how long the lock stays held if the process dies or loses the server.
-func WithLease(lease time.Duration) Option { return func(s *settings) { s.lease = lease } }
-
-// WithTimeout limits the waiting, not the work. After it the error is [context.DeadlineExceeded].
-func WithTimeout(timeout time.Duration) Option { return func(s *settings) { s.timeout = timeout } }
-
-// WithShared shares the lock with all others that do, as a reader.
-func WithShared() Option { return func(s *settings) { s.mode = []any{"SHARED"} } }
-
-// WithLimit makes the lock a semaphore, which this many may hold at once.
-func WithLimit(limit int) Option { return func(s *settings) { s.mode = []any{"LIMIT", limit} } }
-
-// WithOwner sets the owner. Those with the same one hold the lock together. By default each acquisition has its own.
-func WithOwner(owner string) Option { return func(s *settings) { s.owner = owner } }
-
-// WithoutRenewal leaves it to [Held.Extend] to extend the lease.
-func WithoutRenewal() Option { return func(s *settings) { s.renews = false } }
 
 // Lock waits for the lock in the server's queue until ctx is done. Then call Unlock, also after a loss.
 //
 // The context that it returns is cancelled when the lock is lost, with a cause that is [ErrLost], and by Unlock. It is
-// derived from ctx, whose deadline limits the work too: see [WithTimeout].
+// derived from ctx, whose deadline limits the work too: see [WithTimeout]. When ctx is done, the lease is not renewed any
+// more: the lock stays held while the work ends, until Unlock, but not longer than the lease.
 func (l *Locker) Lock(ctx context.Context, key string, options ...Option) (context.Context, *Held, error) {
 	return l.acquire(ctx, key, true, options)
 }
 
-// TryLock does not wait: it fails with [ErrBusy] if others hold the lock or wait for it.
+// TryLock does not wait: it fails with [ErrBusy] if others hold the lock or wait for it. If the server does not reply, it
+// is repeated for up to 9 s.
 func (l *Locker) TryLock(ctx context.Context, key string, options ...Option) (context.Context, *Held, error) {
 	return l.acquire(ctx, key, false, options)
 }
 
 func (l *Locker) acquire(ctx context.Context, key string, waits bool, options []Option) (context.Context, *Held, error) {
-	settings := settings{lease: 30 * time.Second, waits: waits, renews: true}
-	for _, option := range options {
-		option(&settings)
+	began := now()
+	s, err := settingsOf(key, waits, options)
+	if err == nil {
+		err = l.invalid
 	}
-	if !waits {
-		settings.timeout = tryTimeout
+	if err == nil {
+		var e *entry
+		if e, err = l.ask(ctx, key, s, began); err == nil {
+			return e.work, &Held{e}, nil
+		}
+		err = outcomeOf(ctx, waits, err)
+		l.events.add(Event{Kind: NotAcquired, Key: key, Owner: s.owner, Took: time.Duration(now() - began), Err: err})
 	}
-	waiting := ctx
-	if settings.timeout > 0 {
-		limited, stop := context.WithTimeout(ctx, settings.timeout)
+	return ctx, nil, fmt.Errorf("dlock: %q is not acquired: %w", key, err)
+}
+
+// ask waits for a grant, and asks again for one that came too late.
+func (l *Locker) ask(ctx context.Context, key string, s settings, began int64) (e *entry, err error) {
+	limit, limited := s.timeout, ctx
+	if !s.waits {
+		limit = tryTimeout
+	}
+	if limit < noLimit {
+		withLimit, stop := context.WithTimeout(ctx, limit)
 		defer stop()
-		waiting = limited
+		limited = withLimit
 	}
-	work, cancel := context.WithCancelCause(ctx)
-	for {
-		e := &entry{settings: settings, key: key, cancel: cancel}
-		err := e.acquire(l, waiting)
-		if err == nil {
-			return work, &Held{e}, nil
+	hold := hold{}
+	hold.work, hold.cancel = context.WithCancelCause(ctx)
+	for range maxLateGrants {
+		e = &entry{settings: s, locker: l, core: l.core, key: key, began: began, hold: hold}
+		if err = e.acquire(limited); !errors.Is(err, ErrLost) {
+			break
 		}
-		if !waits || !errors.Is(err, ErrLost) { // granted too late otherwise
-			cancel(nil)
-			return ctx, nil, fmt.Errorf("dlock: %q is not acquired: %w", key, err)
+	}
+	if err != nil {
+		hold.cancel(nil)
+	}
+	return e, err
+}
+
+// outcomeOf returns the error of Lock or TryLock: only Lock, and a ctx with a deadline, can time out.
+func outcomeOf(ctx context.Context, waits bool, err error) error {
+	timeout, isTimeout := err.(timeoutError)
+	switch {
+	case isTimeout && !waits && ctx.Err() == nil:
+		return timeout.cause
+	case err == ErrBusy && waits:
+		return timeoutError{err}
+	}
+	return err
+}
+
+// enroll enters an entry into the table of the core, unless the Locker is closed.
+func (l *Locker) enroll(e *entry) error {
+	if l.isClosed {
+		return ErrClosed
+	}
+	l.core.enroll(e)
+	l.running.Add(1)
+	return nil
+}
+
+// route calls a function with the inbox in the server that has the key, or why that is not known. It is called with the
+// mutex of the core, as the function is.
+func (l *Locker) route(key string, use func(*inbox, error)) {
+	if l.cluster == nil {
+		use(l.core.inboxAt(l.client.(*redis.Client)), nil)
+		return
+	}
+	go func() {
+		node, err := l.cluster.MasterForKey(background, key)
+		l.core.mu.Lock()
+		defer l.core.mu.Unlock()
+		if err != nil {
+			use(nil, explained(err, l.server()))
+		} else {
+			use(l.core.inboxAt(node), nil)
 		}
+	}()
+}
+
+// server returns what messages call it.
+func (l *Locker) server() string {
+	if l.cluster != nil {
+		return "the cluster"
+	}
+	return serverOf(l.client.(*redis.Client).Options())
+}
+
+// reload has a client of a cluster find out which servers have which keys.
+func (l *Locker) reload() {
+	if l.cluster != nil {
+		l.cluster.ReloadState(background)
 	}
 }
 
-// Close ends waiting calls with [ErrClosed], releases all locks and closes the connections. If ctx is done before, that
-// goes on in the background. Locks of a process that ends without it are free when their leases expire.
+// Close ends waiting calls with [ErrClosed] and releases all locks of this Locker. If ctx is done before, that goes on in
+// the background. Then connections are closed, unless another Locker of the client uses them. Locks of a process that ends
+// without it are free when their leases expire.
 func (l *Locker) Close(ctx context.Context) error {
-	l.mu.Lock()
-	l.close()
-	for _, e := range l.entries {
-		e.settle(ErrClosed, false)
-		e.lose(ErrClosed)
-	}
-	l.mu.Unlock()
-	return l.await(ctx, nil, func() error {
-		l.running.Wait()
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		for _, b := range l.inboxes {
-			if b.cursor != 0 {
-				b.node.Do(ctx, "DLOCK.GRANTS", b.name, b.cursor, "TTL", 0)
-			}
-		}
-		_ = l.requests.Close()
+	if l.invalid != nil {
 		return nil
-	})
-}
-
-// work runs actions until Close.
-func (l *Locker) work() {
-	for {
-		select {
-		case action := <-l.actions:
-			action()
-		case <-l.closing.Done():
-			return
+	}
+	l.core.mu.Lock()
+	l.isClosed = true
+	for _, e := range l.core.entries {
+		if e.locker == l {
+			e.settle(ErrClosed, false)
+			e.lose(&LostError{Key: e.key, Reason: "CLOSED"})
 		}
 	}
-}
-
-// run has an action run in the background: if possible by the goroutine that is kept, whose stack has grown already.
-func (l *Locker) run(action func()) {
+	l.core.mu.Unlock()
+	closed := make(chan struct{})
+	go func() {
+		l.running.Wait()
+		l.core.disconnectIfUnused()
+		close(closed)
+	}()
 	select {
-	case l.actions <- action:
-	default:
-		go action()
-	}
-}
-
-// await waits for an action, which goes on if ctx is done before, or it is late.
-func (l *Locker) await(ctx context.Context, late <-chan time.Time, action func() error) error {
-	done, err := make(chan error, 1), context.DeadlineExceeded
-	l.run(func() { done <- action() })
-	select {
-	case err := <-done:
-		return err
+	case <-closed:
+		return nil
 	case <-ctx.Done():
-		err = ctx.Err()
-	case <-late:
+		return fmt.Errorf("dlock: not closed yet: %w", ctx.Err())
 	}
-	return fmt.Errorf("dlock: not confirmed by the server yet: %w", err)
 }
 
 // randomName returns 128 random bits.
 func randomName() string { return fmt.Sprintf("%016x%016x", rand.Uint64(), rand.Uint64()) }
-
-// safeDeadline returns until when a lease certainly lasts that is in the reply to a request sent at t.
-func safeDeadline(t, leaseMs int64) int64 { return t + leaseMs*999_000 - 2_000_000 }

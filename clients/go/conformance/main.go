@@ -20,16 +20,26 @@ import (
 )
 
 type command struct {
-	ID      int    `json:"id"`
-	Do      string `json:"do"`
-	Key     string `json:"key"`
-	Lease   int64  `json:"lease_ms"`
-	Timeout int64  `json:"timeout_ms"`
-	Shared  bool   `json:"shared"`
-	Limit   int    `json:"limit"`
-	Of      int    `json:"of"`
-	Command []any  `json:"command"`
-	Ms      int64  `json:"ms"`
+	ID         int            `json:"id"`
+	Do         string         `json:"do"`
+	Key        any            `json:"key"`
+	KeyHex     string         `json:"key_hex"`
+	Lease      any            `json:"lease_ms"`
+	Timeout    any            `json:"timeout_ms"`
+	MaxHold    any            `json:"max_hold_ms"`
+	Limit      any            `json:"limit"`
+	Shared     bool           `json:"shared"`
+	Owner      *string        `json:"owner"`
+	Renew      *bool          `json:"renew"`
+	Options    map[string]any `json:"options"`
+	Of         int            `json:"of"`
+	Command    []any          `json:"command"`
+	Ms         int64          `json:"ms"`
+	Times      int            `json:"times"`
+	Fails      bool           `json:"fails"`
+	SameClient bool           `json:"same_client"`
+	Locks      int            `json:"locks"`
+	Prefix     string         `json:"prefix"`
 }
 
 type result map[string]any
@@ -42,6 +52,8 @@ type acquisition struct {
 }
 
 type driver struct {
+	client       *redis.Client
+	many         many
 	locker       *dlock.Locker
 	mu           sync.Mutex
 	acquisitions map[int]*acquisition
@@ -53,8 +65,10 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	client := redis.NewClient(options)
 	d := driver{
-		locker:       dlock.New(redis.NewClient(options)),
+		client:       client,
+		locker:       dlock.New(client),
 		acquisitions: map[int]*acquisition{},
 		output:       json.NewEncoder(os.Stdout),
 	}
@@ -108,6 +122,20 @@ func (d *driver) run(c command) {
 			}
 			d.answer(c, outcome(err, "reply", reply))
 		}()
+	case "extend":
+		if lease, isDuration := durationOf(c.Lease); !isDuration {
+			d.answer(c, result{"skipped": true})
+		} else {
+			go func() { d.answer(c, outcome(of.held.Extend(context.Background(), lease), "extended", true)) }()
+		}
+	case "churn":
+		go func() { d.answer(c, d.churn(c)) }()
+	case "resources":
+		d.answer(c, resources())
+	case "hold_many":
+		go func() { d.answer(c, d.many.hold(d.locker, c)) }()
+	case "release_many":
+		go func() { d.answer(c, d.many.release()) }()
 	case "block":
 		end := time.Now().Add(time.Duration(c.Ms) * time.Millisecond)
 		go func() {
@@ -122,21 +150,15 @@ func (d *driver) run(c command) {
 }
 
 func (d *driver) acquire(c command, a *acquisition) result {
-	options := []dlock.Option{
-		dlock.WithLease(time.Duration(c.Lease) * time.Millisecond),
-		dlock.WithTimeout(time.Duration(c.Timeout) * time.Millisecond),
-	}
-	if c.Shared {
-		options = append(options, dlock.WithShared())
-	}
-	if c.Limit > 0 {
-		options = append(options, dlock.WithLimit(c.Limit))
+	options, key, isExpressible := c.arguments()
+	if !isExpressible {
+		return result{"skipped": true}
 	}
 	lock := d.locker.Lock
 	if c.Do == "try" {
 		lock = d.locker.TryLock
 	}
-	work, held, err := lock(a.ctx, c.Key, options...)
+	work, held, err := lock(a.ctx, key, options...)
 	switch {
 	case a.ctx.Err() != nil:
 		if err == nil {
@@ -144,14 +166,17 @@ func (d *driver) acquire(c command, a *acquisition) result {
 		}
 		return result{"cancelled": true}
 	case c.Do == "acquire" && errors.Is(err, context.DeadlineExceeded), errors.Is(err, dlock.ErrBusy):
-		return result{"held": false}
+		return result{"held": false, "because": wordOf(err)}
 	case err != nil:
 		return outcome(err, "", nil)
 	}
 	a.held = held
 	context.AfterFunc(work, func() {
-		if errors.Is(context.Cause(work), dlock.ErrLost) {
-			d.write(result{"event": "lost", "of": c.ID})
+		if cause := context.Cause(work); errors.Is(cause, dlock.ErrLost) && !errors.Is(cause, dlock.ErrClosed) {
+			event := outcome(cause, "", nil)
+			delete(event, "lost")
+			event["event"], event["of"] = "lost", c.ID
+			d.write(event)
 		}
 	})
 	return result{"held": true, "fence": held.Fence()}
@@ -159,17 +184,33 @@ func (d *driver) acquire(c command, a *acquisition) result {
 
 // outcome is the result of a command with this value, or this error.
 func outcome(err error, name string, value any) result {
-	var reply redis.Error
+	var lost *dlock.LostError
 	switch {
 	case err == nil:
 		return result{name: value}
-	case errors.Is(err, dlock.ErrLost):
-		return result{"lost": true}
+	case errors.As(err, &lost):
+		answer := result{"lost": true, "because": lost.Reason}
+		if lost.Last != nil {
+			answer["last"] = wordOf(lost.Last)
+		}
+		return answer
+	}
+	return result{"error": wordOf(err)}
+}
+
+// wordOf returns the word of an error, or of the cause of a timeout.
+func wordOf(err error) string {
+	var reply redis.Error
+	switch {
+	case errors.Is(err, dlock.ErrInvalid):
+		return "ARGUMENT"
+	case errors.Is(err, dlock.ErrBusy):
+		return "TAKEN"
 	case errors.As(err, &reply):
 		word, _, _ := strings.Cut(reply.Error(), " ")
-		return result{"error": word}
+		return word
 	}
-	return result{"error": "CONNECTION"}
+	return "CONNECTION"
 }
 
 func (d *driver) close() {

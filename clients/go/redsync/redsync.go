@@ -8,6 +8,7 @@ package redsync
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -25,10 +26,19 @@ var (
 	ErrLockAlreadyExpired = errors.New("redsync: failed to unlock, lock was already expired")
 )
 
-// ErrTaken is the error of Lock, as a pointer, if others hold the lock.
+// ErrTaken is the error of Lock, as a pointer, if others hold the lock, as the server has said.
 type ErrTaken struct{ Nodes []int }
 
-func (ErrTaken) Error() string { return "redsync: lock already taken" }
+func (e ErrTaken) Error() string { return fmt.Sprintf("lock already taken, locked nodes: %v", e.Nodes) }
+
+// RedisError is an error of the server or of the connection to it. As a pointer, it is joined to the error of Lock.
+type RedisError struct {
+	Node int
+	Err  error
+}
+
+func (e RedisError) Error() string { return fmt.Sprintf("node #%d: %s", e.Node, e.Err) }
+func (e RedisError) Unwrap() error { return e.Err }
 
 // Redsync makes mutexes.
 type Redsync struct {
@@ -36,7 +46,8 @@ type Redsync struct {
 	locker *dlock.Locker
 }
 
-// New returns a Redsync for a redis.Client or a redis.ClusterClient.
+// New returns a Redsync for a redis.Client or a redis.ClusterClient. It costs nothing, as all of one client share
+// connections, and need not be closed.
 func New(client redis.UniversalClient) *Redsync { return &Redsync{client, dlock.New(client)} }
 
 // A Mutex is a distributed mutual exclusion lock, for one goroutine at a time.
@@ -114,24 +125,64 @@ func (m *Mutex) lock(ctx context.Context, tries int, value string) (err error) {
 			return err
 		}
 	}
-	options := []dlock.Option{dlock.WithLease(m.expiry), dlock.WithOwner(value), dlock.WithoutRenewal()}
-	lock, timeout := m.redsync.locker.TryLock, time.Duration(0)
+	timeout := time.Duration(0)
 	for try := 1; try < tries; try++ {
 		timeout += m.delay(try)
 	}
-	if timeout > 0 { // 0 would be no limit
-		lock = m.redsync.locker.Lock
-	}
-	_, held, err := lock(ctx, m.name, append(options, dlock.WithTimeout(timeout))...)
+	held, err := m.acquire(ctx, value, time.Now().Add(timeout))
 	switch {
 	case err == nil:
 		m.held, m.value, m.until = held, held.Owner(), time.Now().Add(held.Remaining())
+		return nil
 	case ctx.Err() != nil:
 		return ErrFailed
-	case errors.Is(err, dlock.ErrBusy), errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, dlock.ErrBusy):
 		return &ErrTaken{[]int{0}}
 	}
-	return err
+	return errors.Join(&RedisError{0, err})
+}
+
+// acquire waits for the lock until a time. A value that is in use is no re-entry: the lock is taken.
+func (m *Mutex) acquire(ctx context.Context, value string, until time.Time) (*dlock.Held, error) {
+	options := []dlock.Option{dlock.WithLease(m.expiry), dlock.WithoutRenewal()}
+	if value == "" {
+		return m.acquireOnce(ctx, options, until)
+	}
+	options = append(options, dlock.WithOwner(value))
+	for try := 1; ; try++ {
+		held, err := m.acquireUnlessOwned(ctx, value, options, until)
+		left := time.Until(until)
+		if !errors.Is(err, dlock.ErrBusy) || left <= 0 {
+			return held, err
+		}
+		select {
+		case <-time.After(min(m.delay(try), left)):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// acquireUnlessOwned fails with ErrBusy if a holder has this value. A request would extend the lease of that holder.
+func (m *Mutex) acquireUnlessOwned(ctx context.Context, value string, options []dlock.Option, until time.Time) (*dlock.Held, error) {
+	owner, err := m.redsync.client.Do(ctx, "DLOCK.OWNER", m.name).Text()
+	if err != nil && err != redis.Nil {
+		return nil, err
+	}
+	if err == nil && owner == value {
+		return nil, dlock.ErrBusy
+	}
+	held, err := m.acquireOnce(ctx, options, until)
+	if err == nil && held.Holds() > 1 { // it was acquired meanwhile
+		return nil, errors.Join(held.Unlock(ctx), dlock.ErrBusy)
+	}
+	return held, err
+}
+
+func (m *Mutex) acquireOnce(ctx context.Context, options []dlock.Option, until time.Time) (*dlock.Held, error) {
+	options = append(options, dlock.WithTimeout(max(0, time.Until(until))))
+	_, held, err := m.redsync.locker.Lock(ctx, m.name, options...)
+	return held, err
 }
 
 // UnlockContext unlocks m, and returns whether it was locked until then.

@@ -8,8 +8,6 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -133,103 +131,5 @@ func Eventually(t *testing.T, what string, condition func() bool) {
 		if time.Now().After(end) {
 			t.Fatalf("not within 30 s: %s", what)
 		}
-	}
-}
-
-// Proxy forwards connections to a server, and cuts them.
-type Proxy struct {
-	Address string
-	target  string
-	cutAt   atomic.Pointer[string] // the connection is cut instead of the reply to a request with this text
-	IsDown  atomic.Bool            // it accepts no connections
-
-	mu          sync.Mutex
-	connections map[net.Conn]bool
-}
-
-// StartProxy starts a proxy of a server.
-func StartProxy(t *testing.T, target string) *Proxy {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &Proxy{Address: listener.Addr().String(), target: target, connections: map[net.Conn]bool{}}
-	t.Cleanup(func() {
-		_ = listener.Close()
-		p.Cut()
-	})
-	go func() {
-		for {
-			client, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			if p.IsDown.Load() {
-				_ = client.Close()
-			} else {
-				go p.forward(client)
-			}
-		}
-	}()
-	return p
-}
-
-func (p *Proxy) forward(client net.Conn) {
-	defer client.Close()
-	server, err := net.Dial("tcp", p.target)
-	if err != nil {
-		return
-	}
-	defer server.Close()
-	p.mu.Lock()
-	p.connections[client] = true
-	p.mu.Unlock()
-	defer func() {
-		p.mu.Lock()
-		delete(p.connections, client)
-		p.mu.Unlock()
-	}()
-	var losesReply atomic.Bool
-	go func() {
-		defer server.Close()
-		buffer := make([]byte, 1<<16)
-		for {
-			n, err := client.Read(buffer)
-			if err != nil {
-				return
-			}
-			if text := p.cutAt.Load(); text != nil && strings.Contains(string(buffer[:n]), *text) &&
-				p.cutAt.CompareAndSwap(text, nil) {
-				losesReply.Store(true)
-			}
-			if _, err := server.Write(buffer[:n]); err != nil {
-				return
-			}
-		}
-	}()
-	buffer := make([]byte, 1<<16)
-	for {
-		n, err := server.Read(buffer)
-		if err != nil || losesReply.Load() {
-			return
-		}
-		if _, err := client.Write(buffer[:n]); err != nil {
-			return
-		}
-	}
-}
-
-// LoseReply cuts a connection instead of passing on the reply to the next request that contains the text.
-func (p *Proxy) LoseReply(text string) { p.cutAt.Store(&text) }
-
-// HasLost reports whether that has happened.
-func (p *Proxy) HasLost() bool { return p.cutAt.Load() == nil }
-
-// Cut cuts all connections.
-func (p *Proxy) Cut() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for connection := range p.connections {
-		_ = connection.Close()
 	}
 }
