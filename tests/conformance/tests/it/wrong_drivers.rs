@@ -112,3 +112,38 @@ fn driver_that_ignores_a_loss_fails() {
 fn driver_that_unlocks_without_its_owner_fails() {
     assert_found("unlock without owner");
 }
+
+#[test]
+fn driver_that_asks_without_end_for_a_lease_that_is_too_short_fails() {
+    assert_found("late grants without end");
+}
+
+#[test]
+fn driver_that_calls_silence_taken_fails() {
+    assert_found("silence called taken");
+}
+
+#[test]
+fn driver_that_does_not_know_a_word_fails() {
+    assert_found("word not repeated");
+}
+
+#[test]
+fn driver_that_repeats_a_query_fails() {
+    assert_found("query repeated");
+}
+
+#[test]
+fn driver_that_does_not_say_why_a_lock_is_lost_fails() {
+    assert_found("loss without its cause");
+}
+
+#[test]
+fn driver_that_does_not_check_a_time_fails() {
+    assert_found("time not checked");
+}
+
+#[test]
+fn driver_that_sends_one_request_at_a_time_fails() {
+    assert_found("one request at a time");
+}
