@@ -6,36 +6,72 @@ export class LockError extends Error {
   }
 }
 
-/** The lock was not granted in time. `cause` is the last error of the server, if any. */
+/** The lock was not granted in time. `cause` says why, except if others hold or await it, as the server said. */
 export class AcquireTimeout extends LockError {
+  declare readonly cause?: LockError | undefined;
+
   constructor(key: string, ms: number, cause?: LockError) {
     super("TIMEOUT", `${key}: not granted within ${ms} ms: ${cause?.message ?? "others hold or await it"}`, { cause });
   }
 }
 
-/** The lock is, or may be, held by others. `word`: NOTHELD, NOTOWNER, STALE, or EXPIRED, UNCONFIRMED, CLOSED. */
+/** The reasons of a loss that no server tells. */
+const REASONS = {
+  EXPIRED: "its lease ended before it was renewed",
+  MAXHOLD: "it was held for as long as its maxHold allows",
+  UNCONFIRMED: "no reply confirms its release",
+  CLOSED: "its Locks were closed",
+};
+
+/** The lock is, or may be, held by others. `word`: NOTHELD, NOTOWNER, STALE, WRONGTYPE, or one of the REASONS. */
 export class Lost extends LockError {
-  constructor(key: string, word: string, options?: ErrorOptions) {
-    super(word, `the lock ${key} is lost (${word}): stop the work that depends on it`, options);
+  declare readonly cause?: LockError | undefined;
+
+  /** `cause`: the server's error, or the last one before the loss, such as NOPERM of the renewals. */
+  constructor(key: string, word: string, cause?: LockError) {
+    const reason = `${word} ${REASONS[word as keyof typeof REASONS]}${cause ? `: ${cause.message}` : ""}`;
+    const why = cause?.word === word ? cause.message : reason;
+    super(word, `the lock ${key} is lost, stop the work that depends on it: ${why}`, { cause });
   }
 }
 
+export const noReply = (server: string, why: string, cause?: unknown) =>
+  new LockError("CONNECTION", `no reply from ${server}: ${why}`, { cause });
+
+export const closed = () => new LockError("CLOSED", "the Locks were closed");
+
 /** An error of a client library as one of ours. Only messages of servers begin with a word in capitals. */
-export function lockError(error: unknown): LockError {
+export function lockError(error: unknown, server = "the server"): LockError {
   if (error instanceof LockError) return error;
-  const { message } = error as Error;
+  const { message, code } = error as NodeJS.ErrnoException;
   const word = /^[A-Z][A-Z0-9]+(?= |$)/.exec(message)?.[0];
-  return word
-    ? new LockError(word, message, { cause: error })
-    : new LockError("CONNECTION", `no reply from the server: ${message}`, { cause: error });
+  if (!word) return noReply(server, message || String(code), error);
+  const hasNoModule = /^ERR unknown command ['`]?dlock/i.test(message);
+  const why = hasNoModule ? `ERR ${server} does not have the DLOCK module: load it, or connect to another server` : message;
+  return new LockError(word, why, { cause: error });
 }
 
-/** Whether a command is sent again after this error, which may pass. */
-export type IsRepeated = (error: LockError) => boolean;
+/** What is sent: an ACQUIRE that waits or one that does not, EXTEND, RELEASE, GUARD. */
+export type Sent = "wait" | "try" | "extend" | "release" | "guard";
+type Table = [words: string, sent: string][];
 
-const LOST = "NOTHELD NOTOWNER STALE".split(" ");
-const TRANSIENT = "CONNECTION LOADING READONLY CLUSTERDOWN MOVED ASK TRYAGAIN UNBLOCKED MASTERDOWN".split(" ");
+/** The tables of docs/client-authors.md: what is sent again after an error with one of these words. */
+const AGAIN: Table = [
+  ["CONNECTION", "wait try extend release"],
+  ["MOVED ASK", "wait try extend release guard"],
+  ["TRYAGAIN CLUSTERDOWN READONLY MASTERDOWN LOADING UNBLOCKED", "wait extend release"],
+  ["BUSY MISCONF NOREPLICAS OOM", "wait extend release"],
+  ["GRACE QUEUEFULL", "wait extend"],
+];
 
-export const isLost = (error: LockError): boolean => LOST.includes(error.word);
+/** What finds with these words that the lock is lost. */
+const LOST: Table = [
+  ["NOTHELD NOTOWNER STALE", "extend release guard"],
+  ["WRONGTYPE", "extend release"],
+];
 
-export const isTransient = (error: LockError): boolean => TRANSIENT.includes(error.word);
+const has = (table: Table, { word }: LockError, sent: Sent) =>
+  table.some(([words, commands]) => words.split(" ").includes(word) && commands.split(" ").includes(sent));
+
+export const isAgain = (error: LockError, sent: Sent): boolean => has(AGAIN, error, sent);
+export const isLost = (error: LockError, sent: Sent): boolean => has(LOST, error, sent);

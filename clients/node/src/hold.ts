@@ -1,23 +1,25 @@
 import { randomUUID } from "node:crypto";
 import { hostname } from "node:os";
 import { setImmediate } from "node:timers/promises";
-import { deadline, MAX_TIMER, now, PATIENCE, type Args } from "./client.js";
-import { isLost, isTransient, LockError, Lost, type IsRepeated } from "./errors.js";
+import type { Acquisition } from "./acquisition.js";
+import { deadline, inTime, MAX_TIMER, now, unlessAborted, type Args } from "./client.js";
+import { closed, isAgain, isLost, LockError, lockError, Lost, noReply } from "./errors.js";
+import { report, type LockEvent } from "./events.js";
+import { checkKey, checkLease, type Key, type Settings } from "./options.js";
 import type { Router } from "./router.js";
+import type { Tasks } from "./tasks.js";
 
 const PROCESS = `${hostname()}:${process.pid}`;
 
-export interface LockOptions {
-  /** The lease in ms, 30 000 by default. It is renewed after each third of it. */
-  lease?: number;
-  /** How many holders there may be: 1 by default. */
-  limit?: number;
-  /** Any number of holders, if all are shared. */
-  shared?: boolean;
-  /** How long to wait, in ms. Without it there is no limit. */
-  timeout?: number;
-  /** Cancels the acquisition. */
-  signal?: AbortSignal;
+/** How long a release waits for a server that does not confirm it. */
+const RELEASED_WITHIN = 10_000;
+
+/** What all requests of a Locks share. */
+export interface Scope {
+  readonly router: Router;
+  readonly tasks: Tasks;
+  readonly holds: Set<Hold>;
+  readonly onEvent: ((event: LockEvent) => void) | undefined;
 }
 
 /** A held lock. Its lease is renewed until it is released or lost. */
@@ -25,40 +27,52 @@ export type Lock = AsyncDisposable &
   Pick<Hold, "key" | "owner" | "fence" | "signal" | "isHeld" | "remaining" | "extend" | "query" | "release">;
 
 /** A request that becomes a lock. It has its own id and owner: repeating it is safe, and nobody else can release it. */
-export class Hold {
+export class Hold implements Acquisition {
   readonly id: string = randomUUID();
-  readonly owner: string = `${PROCESS}:${this.id}`;
+  readonly rawKey: Buffer;
+  readonly owner: string;
   readonly lease: number;
   /** The fencing token: send it with every write. Every later grant of the lock has a larger one. */
   fence = 0;
   stage: "waiting" | "held" | "over" = "waiting";
-  /** Whether the server may have it, and whether a copy of it may arrive late. */
   isKnown = false;
   hasLostCopies = false;
+  isQueued = false;
   lastError: LockError | undefined;
-  /** Takes it out of the queue: it is granted or over, or has to be sent again, perhaps because of an error. */
   dequeue = (_error?: LockError): void => {};
   settle!: (isGranted: boolean) => void;
   fail!: (error: unknown) => void;
   readonly outcome = new Promise<boolean>((settle, fail) => Object.assign(this, { settle, fail }));
   readonly #controller = new AbortController();
+  #granted = 0;
+  /** Until when the lease lasts for certain, and until when the lock may be held. */
   #deadline = 0;
+  #maxEnd = Infinity;
+  #isRenewing = false;
   #timer: NodeJS.Timeout | undefined;
   #released: Promise<void> | undefined;
 
   constructor(
-    private readonly router: Router,
-    readonly key: string,
-    private readonly options: LockOptions,
-    /** Whether it waits for its turn. */
+    private readonly scope: Scope,
+    readonly key: Key,
+    private readonly settings: Settings,
     readonly waits: boolean,
   ) {
-    this.lease = options.lease ?? 30_000;
+    this.rawKey = checkKey(key);
+    this.lease = settings.lease;
+    this.owner = settings.owner ?? `${PROCESS}:${this.id}`;
+    scope.holds.add(this);
   }
 
   /** Aborted with a Lost when the lock is lost: at its deadline at the latest. Not aborted by a release. */
   get signal(): AbortSignal {
+    if (this.stage === "held" && !this.isHeld) this.#expire();
     return this.#controller.signal;
+  }
+
+  /** The key as messages show it. */
+  get name(): string {
+    return String(this.rawKey);
   }
 
   get isHeld(): boolean {
@@ -67,63 +81,75 @@ export class Hold {
 
   /** For how many more ms the lock is certainly held if it is not renewed. */
   remaining(): number {
-    return this.stage === "held" ? Math.max(0, this.#deadline - now()) : 0;
+    return this.stage === "held" ? Math.max(0, Math.min(this.#deadline, this.#maxEnd) - now()) : 0;
   }
 
   /** Extends the lease once, if less than this is left of it. */
-  async extend(ms: number): Promise<void> {
+  async extend(ms: number = this.lease): Promise<void> {
+    const lease = checkLease(ms, "ms");
     this.#check();
-    await this.router.track(this.#extend(ms));
+    await this.scope.tasks.track(unlessAborted(this.#extend(lease), this.signal));
   }
 
   /** A fenced write: the server runs the command if the lock is held. Rejects with Lost if it has not run. */
   async query(command: string, ...args: Args): Promise<unknown> {
     this.#check();
-    const guard = () => ["DLOCK.GUARD", this.key, this.owner, this.fence, command, ...args];
-    return await this.router.track(this.#call(guard, ({ word }) => word === "MOVED"));
+    const guard = () => ["DLOCK.GUARD", this.rawKey, this.owner, this.fence, command, ...args];
+    const run = this.scope.router.call(this.rawKey, guard, (error) => this.isHeld && isAgain(error, "guard"));
+    return await this.scope.tasks.track(run.catch((error: LockError) => Promise.reject(this.#lostBy(error, "guard"))));
   }
 
   /** Rejects with Lost if the lock was, or may have been, lost before. Later calls return the same. */
   release(): Promise<void> {
-    return (this.#released ??= this.router.track(this.#release()));
+    return (this.#released ??= this.scope.tasks.track(this.#release()));
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     if (!this.#released) await this.release();
   }
 
-  acquire(inbox: string): Args {
-    const { limit, shared } = this.options;
-    const kind = shared ? ["SHARED"] : limit === undefined ? [] : ["LIMIT", limit];
+  command(inbox: string): Args {
     const queue = this.waits ? ["QUEUE", inbox, 0] : [];
-    return ["DLOCK.ACQUIRE", this.key, this.owner, this.lease, ...kind, ...queue, "REQID", this.id];
+    return ["DLOCK.ACQUIRE", this.rawKey, this.owner, this.lease, ...this.settings.kind, ...queue, "REQID", this.id];
+  }
+
+  queue(ahead: number): void {
+    [this.isQueued, this.lastError] = [true, undefined];
+    this.report({ type: "queued", ahead });
   }
 
   grant(fence: number, until: number): void {
-    [this.stage, this.fence, this.#deadline] = ["held", fence, until];
+    [this.stage, this.fence, this.#deadline, this.lastError] = ["held", fence, until, undefined];
+    this.#granted = now();
+    this.#maxEnd = this.#granted + this.settings.maxHold;
     this.settle(true);
     this.dequeue();
-    this.renewWithin(this.remaining());
+    this.renewWithin(this.lease);
   }
 
-  /** Renews the lease in this time, or after a third of what is left of it. */
   renewWithin(ms: number): void {
-    this.#wakeAfter(Math.min(ms, this.lease / 3, this.remaining() / 3));
+    const left = this.#deadline - now();
+    const needsRenewal = this.settings.renew && this.#deadline < this.#maxEnd;
+    this.#wakeAfter(needsRenewal ? Math.min(ms, this.lease / 3, left / 3, this.remaining()) : this.remaining());
   }
 
-  /** Others hold the lock. */
   refuse(): void {
     this.isKnown = false;
     this.settle(false);
   }
 
-  lose(word: string): Lost {
-    const lost = new Lost(this.key, word);
-    if (this.stage === "held") {
-      this.end();
-      this.#controller.abort(lost);
-    }
-    return lost;
+  /** Why it is not granted yet. Undefined: others hold the lock, or wait for it. */
+  async explain(): Promise<LockError | undefined> {
+    // If the program was blocked, what has arrived is read first.
+    await setImmediate();
+    return await this.scope.router.explain(this);
+  }
+
+  /** Its Locks are closed. */
+  close(): void {
+    this.#lose("CLOSED");
+    this.fail(closed());
+    this.end();
   }
 
   /** It is withdrawn, or given back, if the server may have it. */
@@ -131,33 +157,64 @@ export class Hold {
     this.stage = "over";
     clearTimeout(this.#timer);
     this.dequeue();
-    const isNew = this.router.requests.delete(this.id);
-    if (isNew && (this.isKnown || this.hasLostCopies)) this.router.giveBack(this);
+    this.scope.holds.delete(this);
+    const isNew = this.scope.router.requests.delete(this.id);
+    if (isNew && (this.isKnown || this.hasLostCopies)) this.scope.tasks.track(this.scope.router.giveBack(this));
+  }
+
+  report(event: Event): void {
+    report(this.scope.onEvent, { key: this.key, owner: this.owner, ...event });
+  }
+
+  #reportEnd(error?: LockError): void {
+    const ms = now() - this.#granted;
+    this.report(error ? { type: "lost", ms, error } : { type: "released", ms });
   }
 
   #check(): void {
+    const { reason } = this.signal;
     if (this.isHeld) return;
-    if (this.stage === "held") throw this.lose("EXPIRED");
-    throw this.signal.reason ?? new LockError("RELEASED", `${this.key} was released: acquire it again`);
+    throw reason ?? new LockError("RELEASED", `${this.name} was released: acquire it again`);
   }
 
-  async #call(command: () => Args, isRepeated: IsRepeated): Promise<unknown> {
-    try {
-      return await this.router.call(this.key, command, (error) => this.isHeld && isRepeated(error));
-    } catch (cause) {
-      const error = cause as LockError;
-      throw isLost(error) ? this.lose(error.word) : error;
+  #lose(word: string, cause?: LockError): Lost {
+    const lost = new Lost(this.name, word, cause);
+    if (this.stage === "held") {
+      this.end();
+      this.#reportEnd(lost);
+      this.#controller.abort(lost);
     }
+    return lost;
+  }
+
+  #expire(): Lost {
+    if (now() >= this.#maxEnd) return this.#lose("MAXHOLD");
+    const silence = this.#isRenewing ? noReply(this.scope.router.server, "none to its renewal") : undefined;
+    return this.#lose("EXPIRED", this.lastError ?? silence);
+  }
+
+  /** The loss that this error tells, or the error. */
+  #lostBy(error: LockError, sent: "extend" | "guard"): LockError {
+    return isLost(error, sent) ? this.#lose(error.word, error) : error;
   }
 
   async #extend(ms: number): Promise<void> {
     let sent = 0;
     const extend = () => {
       sent = now();
-      return ["DLOCK.EXTEND", this.key, this.owner, ms, "FENCE", this.fence];
+      return ["DLOCK.EXTEND", this.rawKey, this.owner, ms, "FENCE", this.fence];
     };
-    const left = await this.#call(extend, () => true);
-    this.#deadline = Math.max(this.#deadline, deadline(sent, Number(left)));
+    const isRepeated = (error: LockError) => {
+      if (isAgain(error, "extend")) this.lastError = error;
+      return this.isHeld && isAgain(error, "extend");
+    };
+    try {
+      const left = await this.scope.router.call(this.rawKey, extend, isRepeated);
+      this.#deadline = Math.max(this.#deadline, deadline(sent, Number(left)));
+      this.lastError = undefined;
+    } catch (error) {
+      throw this.#lostBy(error as LockError, "extend");
+    }
   }
 
   #wakeAfter(ms: number): void {
@@ -171,31 +228,48 @@ export class Hold {
     // If the program was blocked, the reply to a renewal may have arrived: it is read first.
     if (!this.isHeld) await setImmediate();
     if (this.stage !== "held") return;
-    if (!this.isHeld) return void this.lose("EXPIRED");
+    if (!this.isHeld) return void this.#expire();
     this.#wakeAfter(this.remaining());
-    await this.#extend(this.lease).catch(() => {});
-    this.renewWithin(this.remaining());
+    if (!this.settings.renew) return;
+    this.#isRenewing = true;
+    await this.#extend(this.lease).catch((error: LockError) => (this.lastError = error));
+    this.#isRenewing = false;
+    this.renewWithin(this.lease);
   }
 
   async #release(): Promise<void> {
     this.#check();
-    const until = Math.min(this.#deadline, now() + PATIENCE);
-    const release = () => ["DLOCK.RELEASE", this.key, this.owner, "FENCE", this.fence, "REQID", this.id];
+    const until = Math.min(this.#deadline, now() + RELEASED_WITHIN);
+    const release = () => ["DLOCK.RELEASE", this.rawKey, this.owner, "FENCE", this.fence, "REQID", this.id];
+    let last: LockError | undefined;
     let isUnclear = false;
+    const isRepeated = (error: LockError) => {
+      isUnclear ||= error.word === "CONNECTION";
+      last = error;
+      return now() < until && isAgain(error, "release");
+    };
     this.stage = "over";
     try {
-      await this.router.call(this.key, release, (error) => {
-        isUnclear ||= error.word === "CONNECTION";
-        return now() < until;
-      });
+      await inTime(this.scope.router.call(this.rawKey, release, isRepeated), until - now());
       this.isKnown = false;
+      this.#reportEnd();
     } catch (cause) {
-      const error = cause as LockError;
-      if (!isLost(error) && !isTransient(error)) throw error;
-      // After a lost reply, an earlier copy may have released it.
-      throw new Lost(this.key, isLost(error) && !isUnclear ? error.word : "UNCONFIRMED", { cause });
+      const error = this.#unreleased(last ?? lockError(cause, this.scope.router.server), isUnclear);
+      this.#reportEnd(error);
+      throw error;
     } finally {
       this.end();
     }
   }
+
+  /** What a release rejects with after this error. */
+  #unreleased(error: LockError, isUnclear: boolean): LockError {
+    // After a lost reply, an earlier copy may have released it.
+    if (isLost(error, "release") && !isUnclear) return new Lost(this.name, error.word, error);
+    const isUnconfirmed = isLost(error, "release") || isAgain(error, "release");
+    this.isKnown &&= isUnconfirmed;
+    return isUnconfirmed ? new Lost(this.name, "UNCONFIRMED", error) : error;
+  }
 }
+
+type Event = LockEvent extends infer Each ? (Each extends LockEvent ? Omit<Each, "key" | "owner"> : never) : never;

@@ -1,10 +1,18 @@
 import { once } from "node:events";
-import { TIMEOUT, type Client, type Connection } from "./client.js";
+import { NAME, TIMEOUT, type Client, type Connection, type Replies } from "./client.js";
+import { checkKind } from "./kinds.js";
 import { parse } from "./slot.js";
 
 /** What is used of an ioredis client. */
 interface IoRedis {
-  options: { host?: string | undefined; port?: number | undefined };
+  options: {
+    host?: string | undefined;
+    port?: number | undefined;
+    path?: string | undefined;
+    sentinels?: unknown;
+    name?: string | undefined;
+    connectionName?: string | undefined;
+  };
   duplicate(options: object): any;
   call(command: string, ...args: string[]): Promise<unknown>;
 }
@@ -16,27 +24,40 @@ interface IoRedisCluster {
   status: string;
 }
 
-/** Options that would time out, reconnect, or repeat commands. */
-const TIMEOUTS = { commandTimeout: undefined, socketTimeout: undefined };
+/** Instead of options that would time out, reconnect, or repeat commands. Pipelines lose the name of a callBuffer. */
+const TIMEOUTS = { commandTimeout: undefined, socketTimeout: undefined, enableAutoPipelining: false };
 const STRATEGIES = { retryStrategy: null, sentinelRetryStrategy: null, reconnectOnError: null };
 
 /** Locks on the server, the primary of the Sentinels, or the cluster of this client of ioredis 5 or 6. */
 export function fromIoredis(client: IoRedis | IoRedisCluster): Client {
-  if (!("nodes" in client)) return { connection: async () => connection(client) };
+  checkKind(client, "fromIoredis");
+  return "nodes" in client ? fromCluster(client) : fromRedis(client);
+}
+
+function fromRedis(client: IoRedis): Client {
+  const { host, port, path, sentinels, name } = client.options;
+  const server = sentinels ? `the primary ${name}` : (path ?? `${host}:${port}`);
+  return { source: client, server, connection: async (_address, replies) => connection(client, replies) };
+}
+
+function fromCluster(client: IoRedisCluster): Client {
   const ready = async () => {
     if (client.status === "wait") await client.connect();
     else if (client.status !== "ready") await once(client as never, "ready", { signal: AbortSignal.timeout(TIMEOUT) });
     return client;
   };
   return {
-    connection: async (address) => connection((await ready()).nodes()[0]!, parse(address)),
+    source: client,
+    server: "the cluster",
+    connection: async (address, replies) => connection((await ready()).nodes()[0]!, replies, parse(address)),
     nodes: () => client.nodes().map(({ options }) => `${options.host}:${options.port}`),
     primary: async (slot) => (await ready()).slots[slot]?.[0],
   };
 }
 
-function connection(client: IoRedis, address?: object): Connection {
-  const own = client.duplicate({ lazyConnect: true, ...TIMEOUTS, ...STRATEGIES, ...address });
+function connection(client: IoRedis, replies: Replies, address?: object): Connection {
+  const connectionName = client.options.connectionName ?? NAME;
+  const own = client.duplicate({ lazyConnect: true, connectionName, ...TIMEOUTS, ...STRATEGIES, ...address });
   let cause: unknown;
   own.on("error", (error: unknown) => (cause = error));
   return {
@@ -45,7 +66,7 @@ function connection(client: IoRedis, address?: object): Connection {
       await own.connect().catch((error: unknown) => Promise.reject(cause ?? error));
       own.stream.unref();
     },
-    send: (args) => own.call(...args),
+    send: (args) => (replies === "bytes" ? own.callBuffer(...args) : own.call(...args)),
     close: () => own.disconnect(),
   };
 }

@@ -13,9 +13,10 @@ export class Link {
   #pending = 0;
   readonly #unsent: (() => void)[] = [];
 
-  /** `timeout`: how long to wait for a reply, and for a connection. */
+  /** `server`: what messages call it. `timeout`: how long to wait for a reply, and for a connection. */
   constructor(
     private readonly connect: () => Promise<Connection>,
+    private readonly server: string,
     private readonly timeout: number,
     private readonly onLoss = () => {},
   ) {}
@@ -34,7 +35,7 @@ export class Link {
       this.#failures = 0;
       return reply;
     } catch (cause) {
-      const error = lockError(cause);
+      const error = lockError(cause, this.server);
       // READONLY: a primary that was demoted.
       if (["CONNECTION", "READONLY"].includes(error.word)) this.#drop(connection);
       throw error;
@@ -59,7 +60,7 @@ export class Link {
       return own;
     } catch (error) {
       this.#drop(connection);
-      throw lockError(error);
+      throw lockError(error, this.server);
     }
   }
 

@@ -1,8 +1,9 @@
+import type { Acquisition, Granted, Table } from "./acquisition.js";
 import { now, pause, TIMEOUT, type Args, type Client } from "./client.js";
-import { isTransient, LockError, lockError, type IsRepeated } from "./errors.js";
-import type { Hold } from "./hold.js";
+import { isAgain, LockError, lockError } from "./errors.js";
 import { Session } from "./session.js";
 import { slotOf } from "./slot.js";
+import { Tasks } from "./tasks.js";
 
 /** How long it is tried to give something back, at least: a server that hangs may grant it late. */
 const GIVEN_BACK_FOR = 30_000;
@@ -15,129 +16,148 @@ const RENEWED_WITHIN = 500;
 /** Thousands of holds may be renewed at once while a server is loading. */
 const MAX_PAUSE = 400;
 
-const CLOSED = () => new LockError("CLOSED", "the Locks were closed");
+/** For how long connections that nothing uses stay open. */
+const IDLE = 5_000;
 
-type Granted = Pick<Hold, "id" | "key" | "owner" | "lease" | "hasLostCopies">;
+/** By the client of the program. */
+const routers = new WeakMap<object, Router>();
 
-/** All requests of a Locks, and the way to their servers. */
-export class Router {
+/** All requests on one client of the program, and the way to their servers. */
+export class Router implements Table {
   /** Those that wait and those that are held, by id, the oldest first. */
-  readonly requests = new Map<string, Hold>();
+  readonly requests = new Map<string, Acquisition>();
   readonly #sessions = new Map<string, Session>();
   /** Where slots are that the client does not know of yet. */
   readonly #moved = new Map<number, string>();
-  readonly #running = new Set<Promise<unknown>>();
-  readonly #alive = setInterval(() => {}, 1e9).unref();
-  #isClosing = false;
-  #isClosed = false;
+  readonly #tasks = new Tasks();
+  #calls = 0;
+  #idle: NodeJS.Timeout | undefined;
 
-  constructor(private readonly client: Client) {}
+  private constructor(private readonly client: Client) {}
+
+  /** The same for all Locks on a client: a program may make new ones all the time, and close none. */
+  static of(client: Client): Router {
+    const router = routers.get(client.source) ?? new Router(client);
+    routers.set(client.source, router);
+    return router;
+  }
+
+  get server(): string {
+    return this.client.server;
+  }
 
   /** Sends a request, and sends it again, until it has an outcome. */
-  async submit(request: Hold): Promise<void> {
-    if (this.#isClosing) throw CLOSED();
+  async submit(request: Acquisition): Promise<void> {
     this.requests.set(request.id, request);
     const ask = async (session: Session) => {
       while (request.stage === "waiting") await session.ask(request);
     };
-    await this.#repeat(request.key, ask, (error) => {
+    await this.#repeat(request.rawKey, ask, (error) => {
       request.lastError = error;
       request.hasLostCopies ||= error.word === "CONNECTION" && request.isKnown;
       // The first request does not wait for a server that is not there.
       const hasConnected = Array.from(this.#sessions.values()).some(({ link }) => link.hasOpened);
-      const isRepeated = request.waits || ["CONNECTION", "MOVED"].includes(error.word);
-      return hasConnected && isRepeated && request.stage === "waiting";
+      return hasConnected && request.stage === "waiting" && isAgain(error, request.waits ? "wait" : "try");
     });
   }
 
-  /** Sends a command, and sends it again after an error that may pass, if it may be repeated. */
-  call(key: string, command: () => Args, isRepeated: IsRepeated): Promise<unknown> {
-    return this.#repeat(key, (session) => session.link.send(command), isRepeated);
+  /** Sends a command, and sends it again after an error for as long as this is wanted. */
+  call(rawKey: Buffer, command: () => Args, isRepeated: (error: LockError) => boolean): Promise<unknown> {
+    return this.#repeat(rawKey, (session) => session.link.send(command), isRepeated);
   }
 
-  /** A request can get its grant twice, and after its end. */
+  /** Why a request is not granted yet. Undefined: others hold the lock, or wait for it. */
+  async explain(request: Acquisition): Promise<LockError | undefined> {
+    return await this.#session(request.rawKey).then((session) => session.explain(request), lockError);
+  }
+
+  find(id: string): Acquisition | undefined {
+    return this.requests.get(id);
+  }
+
   onGranted(granted: Granted, fence: number, until: number): void {
     const known = this.requests.get(granted.id);
-    if (!known) this.giveBack(granted);
+    if (!known) this.#tasks.track(this.giveBack(granted));
     else if (known.stage === "waiting") known.grant(fence, until);
   }
 
-  /** Withdraws a request, or releases its hold, in the background. What cannot be given back ends with its lease. */
-  giveBack({ id, key, owner, lease, hasLostCopies }: Granted): void {
-    const until = now() + Math.max(lease, GIVEN_BACK_FOR);
-    const command = () => ["DLOCK.RELEASE", key, owner, "REQID", id];
-    const release = () => this.call(key, command, () => now() < until).catch(() => {});
-    const again = () => (hasLostCopies ? pause(LATE_COPIES).then(release) : undefined);
-    // It does not keep a process alive for longer.
-    void this.track(Promise.race([release().then(again), pause(TIMEOUT)]));
-  }
-
-  /** A connection was lost: how long the server was away, and what it still has, is not known. */
   renewAll(): void {
-    for (const hold of this.requests.values()) hold.renewWithin(Math.random() * RENEWED_WITHIN);
+    for (const request of this.requests.values()) request.renewWithin(Math.random() * RENEWED_WITHIN);
   }
 
-  /** Keeps the process alive, and `close` waiting, until this is done. */
-  track<T>(promise: Promise<T>): Promise<T> {
-    this.#running.add(promise);
-    this.#alive.ref();
-    const done = () => void (this.#running.delete(promise) && this.#running.size === 0 && this.#alive.unref());
-    promise.then(done, done);
-    return promise;
+  /**
+   * Withdraws a request, or releases its hold. What cannot be given back ends with its lease. It goes on in the
+   * background, but keeps nobody waiting for longer than this promise.
+   */
+  async giveBack({ id, rawKey, owner, lease, hasLostCopies }: Granted): Promise<void> {
+    const until = now() + Math.max(lease, GIVEN_BACK_FOR);
+    const command = () => ["DLOCK.RELEASE", rawKey, owner, "REQID", id];
+    const isRepeated = (error: LockError) => now() < until && isAgain(error, "release");
+    const release = () => this.call(rawKey, command, isRepeated).catch(() => {});
+    const again = () => (hasLostCopies ? pause(LATE_COPIES).then(release) : undefined);
+    await Promise.race([release().then(again), pause(TIMEOUT)]);
   }
 
-  /** Ends all requests and holds, and waits for what is under way, for a limited time. */
-  async close(): Promise<void> {
-    this.#isClosing = true;
-    for (const request of [...this.requests.values()]) {
-      request.lose("CLOSED");
-      request.fail(CLOSED());
-      request.end();
-    }
-    await Promise.race([Promise.allSettled(this.#running), pause(TIMEOUT)]);
-    this.#isClosed = true;
+  /** Closes the connections if nothing uses them. They are opened again when they are needed. */
+  rest(): void {
+    clearTimeout(this.#idle);
+    if (this.#calls > 0 || this.requests.size > 0) return;
     for (const session of this.#sessions.values()) session.close();
-    clearInterval(this.#alive);
   }
 
   /** Does this at the server of the key, and again after an error that may pass there or on another server. */
-  async #repeat(key: string, action: (session: Session) => Promise<unknown>, isRepeated: IsRepeated): Promise<unknown> {
-    for (let [address, ms] = ["", 50]; ; ) {
-      try {
-        const session = await this.#session(key);
-        address = session.address;
-        return await action(session);
-      } catch (cause) {
-        const error = lockError(cause);
-        this.#reroute(key, error, address);
-        const canSucceed = isTransient(error) && !this.#isClosed && (error.word !== "MOVED" || this.client.primary);
-        if (!canSucceed || !isRepeated(error)) throw error;
-        // A link has its own pauses.
-        if (error.word === "CONNECTION") continue;
-        await pause(ms);
-        ms = Math.min(2 * ms, MAX_PAUSE);
+  async #repeat(
+    rawKey: Buffer,
+    action: (session: Session) => Promise<unknown>,
+    isRepeated: (error: LockError) => boolean,
+  ): Promise<unknown> {
+    this.#calls++;
+    try {
+      for (let [address, ms] = ["", 50]; ; ) {
+        try {
+          const session = await this.#session(rawKey);
+          address = session.address;
+          return await action(session);
+        } catch (cause) {
+          const error = lockError(cause, this.server);
+          this.#reroute(rawKey, error, address);
+          if (!isRepeated(error)) throw error;
+          // A link has its own pauses.
+          if (error.word === "CONNECTION") continue;
+          await pause(ms);
+          ms = Math.min(2 * ms, MAX_PAUSE);
+        }
+      }
+    } finally {
+      if (--this.#calls === 0) {
+        clearTimeout(this.#idle);
+        this.#idle = setTimeout(() => this.rest(), IDLE).unref();
       }
     }
   }
 
   /** Takes note of where a key is after this error of a node. */
-  #reroute(key: string, error: LockError, address: string): void {
-    if (error.word === "MOVED") {
-      const [, slot, to] = error.message.split(" ");
+  #reroute(rawKey: Buffer, error: LockError, address: string): void {
+    const { word, message } = error;
+    if (!this.client.primary && (word === "MOVED" || word === "ASK")) {
+      const advice = `${message}: ${this.server} is a node of a cluster: pass a client of the cluster`;
+      throw new LockError(word, advice, { cause: error });
+    }
+    if (word === "MOVED") {
+      const [, slot, to] = message.split(" ");
       // A node may name only a port, for its own host.
       this.#moved.set(Number(slot), to!.startsWith(":") ? address.replace(/:\d+$/, to!) : to!);
-    } else if (error.word === "CONNECTION" && this.client.nodes) {
+    } else if (word === "CONNECTION" && this.client.nodes) {
       // Another node knows who has the slot now.
       const others = this.client.nodes().filter((other) => other !== address);
-      if (others.length > 0) this.#moved.set(slotOf(key), others[Math.floor(Math.random() * others.length)]!);
+      if (others.length > 0) this.#moved.set(slotOf(rawKey), others[Math.floor(Math.random() * others.length)]!);
     }
   }
 
-  async #session(key: string): Promise<Session> {
-    if (this.#isClosed) throw CLOSED();
+  async #session(rawKey: Buffer): Promise<Session> {
     let address = "";
     if (this.client.primary) {
-      const slot = slotOf(key);
+      const slot = slotOf(rawKey);
       address = this.#moved.get(slot) ?? (await this.client.primary(slot)) ?? "";
     }
     const session = this.#sessions.get(address) ?? new Session(address, this.client, this);

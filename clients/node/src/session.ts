@@ -1,35 +1,42 @@
 import { randomUUID } from "node:crypto";
-import { deadline, now, pause, TIMEOUT, type Client } from "./client.js";
-import { LockError, lockError } from "./errors.js";
-import type { Hold } from "./hold.js";
+import type { Acquisition, Table } from "./acquisition.js";
+import { deadline, inTime, now, pause, TIMEOUT, type Client, type Replies } from "./client.js";
+import { isAgain, LockError, lockError, noReply } from "./errors.js";
 import { Link } from "./link.js";
-import type { Router } from "./router.js";
 
 /** In ms: how long a DLOCK.GRANTS waits, and the inbox lasts without one. */
 const [BLOCK, TTL] = [2_000, 5_000];
+/** How late the reply to a DLOCK.GRANTS may be until it is missed. */
+const LATE = 500;
+/** How long a timeout may be late because its cause is asked for. */
+const ASKED_FOR = 200;
 
-type Answer = [word: string, id: string, key: string, owner: string, ...rest: unknown[]];
+type Answer = [word: Buffer, id: Buffer, key: Buffer, owner: Buffer, ...rest: unknown[]];
 type Grants = [cursor: number, waited: number, answers: Answer[]];
 
 /** One server, on two connections: one for requests, and one for answers while somebody waits. */
 export class Session {
   readonly link: Link;
   readonly #reader: Link;
+  readonly #server: string;
   /** Requests that were sent and have no outcome, the oldest first. */
-  readonly #queued = new Set<Hold>();
+  readonly #queued = new Set<Acquisition>();
   /** Late requests with the name of an old inbox are not queued. */
   #inbox: string = randomUUID();
   /** When the inbox was created. Rejects if the server does not allow it. */
   #opened: Promise<void> | undefined;
+  /** When the reader sent the call that has no reply yet. */
+  #asking = Infinity;
 
-  constructor(readonly address: string, client: Client, private readonly router: Router) {
-    const connect = () => client.connection(address);
-    this.link = new Link(connect, TIMEOUT, () => router.renewAll());
-    this.#reader = new Link(connect, 2 * BLOCK);
+  constructor(readonly address: string, client: Client, private readonly table: Table) {
+    const connect = (replies: Replies) => () => client.connection(address, replies);
+    this.#server = address || client.server;
+    this.link = new Link(connect("text"), this.#server, TIMEOUT, () => table.renewAll());
+    this.#reader = new Link(connect("bytes"), this.#server, 2 * BLOCK);
   }
 
   /** Sends a request, and waits while it is queued: until it has an outcome, or has to be sent again. */
-  async ask(request: Hold): Promise<void> {
+  async ask(request: Acquisition): Promise<void> {
     if (request.waits) await this.#opened;
     let [inbox, sent] = ["", 0];
     const dequeued = new Promise<LockError | undefined>((resolve) => (request.dequeue = resolve));
@@ -40,15 +47,15 @@ export class Session {
         this.#queued.add(request);
         request.isKnown = true;
         [inbox, sent] = [this.#inbox, now()];
-        return request.acquire(inbox);
+        return request.command(inbox);
       });
       // It was over, or held, before it was sent.
       if (reply === undefined) return;
-      const [fence, , lease, waited] = ((reply ?? []) as unknown[]).map(Number);
-      if (waited !== undefined) this.router.onGranted(request, fence!, deadline(sent, waited + lease!));
-      else if (fence === undefined) request.refuse();
+      const [first, , lease, waited] = ((reply ?? []) as unknown[]).map(Number);
+      if (waited !== undefined) this.table.onGranted(request, first!, deadline(sent, waited + lease!));
+      else if (first === undefined) request.refuse();
       else {
-        // It is queued.
+        request.queue(first);
         const error = await dequeued;
         if (error) throw error;
       }
@@ -56,8 +63,24 @@ export class Session {
       if ((error as LockError).word !== "NOINBOX") throw error;
       if (inbox === this.#inbox) this.#open();
     } finally {
+      request.isQueued = false;
       this.#queued.delete(request);
     }
+  }
+
+  /** Why a request is not granted yet. Undefined: others hold the lock, or wait for it, as the server says. */
+  async explain(request: Acquisition): Promise<LockError | undefined> {
+    if (request.lastError) return request.lastError;
+    if (!request.isQueued) return noReply(this.#server, "none to this request");
+    if (now() - this.#asking > BLOCK + LATE) return noReply(this.#server, "no answers to waiting requests");
+    try {
+      // Names what keeps the server from granting anything. It changes nothing: this owner waits.
+      await inTime(this.link.send(() => ["DLOCK.EXTEND", request.rawKey, request.owner, 1]), ASKED_FOR);
+    } catch (cause) {
+      const error = lockError(cause, this.#server);
+      return isAgain(error, "wait") ? error : undefined;
+    }
+    return undefined;
   }
 
   close(): void {
@@ -79,18 +102,12 @@ export class Session {
     let sent: number | undefined;
     while (inbox === this.#inbox) {
       // The leases in the answers to a repeated call are counted from its first copy.
-      const since = (sent ??= now());
+      const since = (this.#asking = sent ??= now());
       try {
         const reply = await this.#reader.send(() => ["DLOCK.GRANTS", inbox, cursor, "BLOCK", BLOCK]);
         const [after, waited, answers] = reply as Grants;
-        for (const [word, id, key, owner, ...rest] of answers) {
-          const [fence, , lease] = rest.map(Number);
-          const granted = { id, key, owner, lease: lease!, hasLostCopies: false };
-          if (word === "granted") this.router.onGranted(granted, fence!, deadline(since, Number(waited) + lease!));
-          else if (word === "error") this.router.requests.get(id)?.dequeue(lockError(new Error(String(rest[0]))));
-          else if (word === "timeout" || word === "withdrawn") this.router.requests.get(id)?.dequeue();
-        }
-        [cursor, sent] = [after, undefined];
+        for (const answer of answers) this.#receive(answer, since, Number(waited));
+        [cursor, sent, this.#asking] = [after, undefined, Infinity];
         const isIdle = answers.length === 0 && this.#queued.size === 0;
         if (isIdle && inbox === this.#inbox) this.#end();
       } catch (cause) {
@@ -101,9 +118,21 @@ export class Session {
     }
   }
 
+  #receive([first, number, rawKey, name, ...rest]: Answer, since: number, waited: number): void {
+    const [word, id, owner] = [first, number, name].map(String) as [string, string, string];
+    if (word === "granted") {
+      const [fence, , lease] = rest.map(Number) as [number, number, number];
+      this.table.onGranted({ id, rawKey, owner, lease, hasLostCopies: false }, fence, deadline(since, waited + lease));
+    } else if (word === "error") {
+      this.table.find(id)?.dequeue(lockError(new Error(String(rest[0])), this.#server));
+    } else if (word === "timeout" || word === "withdrawn") {
+      this.table.find(id)?.dequeue();
+    }
+  }
+
   /** The inbox is over: requests that wait there are sent again, the oldest first. */
   #end(): void {
-    [this.#inbox, this.#opened] = [randomUUID(), undefined];
+    [this.#inbox, this.#opened, this.#asking] = [randomUUID(), undefined, Infinity];
     this.#reader.close();
     for (const request of this.#queued) request.dequeue();
   }

@@ -1,9 +1,9 @@
 /** The cluster's hash slot of a key: CRC16 (XMODEM) of the key or its hash tag. */
-export function slotOf(key: string): number {
+export function slotOf(key: Buffer): number {
   const open = key.indexOf("{");
   const close = open < 0 ? -1 : key.indexOf("}", open + 1);
   let crc = 0;
-  for (const byte of Buffer.from(close > open + 1 ? key.slice(open + 1, close) : key)) {
+  for (const byte of close > open + 1 ? key.subarray(open + 1, close) : key) {
     crc ^= byte << 8;
     for (let bit = 0; bit < 8; bit++) crc = (crc & 0x8000 ? (crc << 1) ^ 0x1021 : crc << 1) & 0xffff;
   }

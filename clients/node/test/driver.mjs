@@ -1,12 +1,16 @@
 // The driver for the conformance kit: driver.mjs ioredis|node-redis ADDRESS. Commands and results are lines of JSON.
 import { createInterface } from "node:readline";
-import { LockError, Locks, Lost } from "redis-dlock";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
+import { AcquireTimeout, LockError, Locks, Lost } from "redis-dlock";
 import { clients } from "./clients.mjs";
 
 const [name, address] = process.argv.slice(2);
 const locks = new Locks(await clients[name](address));
 /** Locks that are held, and acquisitions that wait, by the id of their command. */
 const [held, waiting] = [new Map(), new Map()];
+/** The locks of hold_many. */
+let many = [];
 const released = new Set();
 const print = (line) => process.stdout.write(`${JSON.stringify(line)}\n`);
 
@@ -15,20 +19,41 @@ const fail = (message) => {
   throw new Error(message);
 };
 
+/** An address where nobody listens. */
+const NOWHERE = "redis://127.0.0.1:1";
+
+/** JSON has no such numbers. */
+const time = (value) => (["NaN", "Infinity", "-Infinity"].includes(value) ? Number(value) : value);
+
+/** The options of an acquisition: those that the command has. */
+function optionsOf(command) {
+  const { lease_ms, timeout_ms, max_hold_ms, shared, limit, owner, renew, options } = command;
+  const [lease, timeout, maxHold] = [lease_ms, timeout_ms, max_hold_ms].map(time);
+  const given = Object.entries({ lease, timeout, maxHold, shared, limit, owner, renew });
+  return { ...Object.fromEntries(given.filter(([, value]) => value !== undefined)), ...options };
+}
+
+/** Why a lock is lost, and the last error of its renewals. */
+function reasonOf({ word, cause }) {
+  return { because: word, ...(word === "EXPIRED" && cause && cause.word !== word ? { last: cause.word } : {}) };
+}
+
 async function acquire(command, waits) {
-  const { id, key, lease_ms: lease, timeout_ms: timeout, shared, limit } = command;
+  const { id, key, key_hex: hex } = command;
   const cancel = new AbortController();
   waiting.set(id, cancel);
   try {
-    const options = { lease, timeout, shared, limit, signal: cancel.signal };
-    const lock = waits ? await locks.acquire(key, options) : await locks.tryAcquire(key, options);
-    if (!lock) return { held: false };
+    const options = { ...optionsOf(command), signal: cancel.signal };
+    const name = hex === undefined ? key : Buffer.from(hex, "hex");
+    const lock = waits ? await locks.acquire(name, options) : await locks.tryAcquire(name, options);
+    if (!lock) return { held: false, because: "TAKEN" };
     held.set(id, lock);
-    lock.signal.addEventListener("abort", () => released.has(id) || print({ event: "lost", of: id }));
+    const onLoss = () => print({ event: "lost", of: id, ...reasonOf(lock.signal.reason) });
+    lock.signal.addEventListener("abort", () => released.has(id) || onLoss());
     return { held: true, fence: lock.fence };
   } catch (error) {
     if (error === cancel.signal.reason) return { cancelled: true };
-    if (error.word === "TIMEOUT" && waits) return { held: false };
+    if (error instanceof AcquireTimeout && waits) return { held: false, because: error.cause?.word ?? "TAKEN" };
     throw error;
   } finally {
     waiting.delete(id);
@@ -53,6 +78,10 @@ const commands = {
     await releasing;
     return { released: true };
   },
+  async extend({ of, lease_ms }) {
+    await lock(of).extend(time(lease_ms));
+    return { extended: true };
+  },
   state({ of }) {
     const { isHeld, fence } = lock(of);
     return isHeld ? { held: true, remaining_ms: lock(of).remaining(), fence } : { held: false, remaining_ms: 0 };
@@ -61,6 +90,33 @@ const commands = {
   block({ ms }) {
     for (const end = performance.now() + ms; performance.now() < end; );
     return { ok: true };
+  },
+  async churn({ times, fails, key, same_client }) {
+    const client = () => clients[name](fails ? NOWHERE : address);
+    const same = same_client ? await client() : undefined;
+    const options = fails ? { timeout: 50 } : {};
+    for (let n = 0; n < times; n++) {
+      const work = new Locks(same ?? (await client())).acquire(key, options).then((lock) => lock.release());
+      await work.catch((error) => fails || Promise.reject(error));
+    }
+    return { ok: true };
+  },
+  resources() {
+    setFlagsFromString("--expose-gc");
+    runInNewContext("gc")();
+    return { tasks: 0 };
+  },
+  async hold_many({ locks: count, lease_ms, prefix }) {
+    const began = performance.now();
+    const options = optionsOf({ lease_ms });
+    const all = Array.from({ length: count }, (_, n) => locks.acquire(`${prefix}${n}`, options));
+    many = (await Promise.allSettled(all)).flatMap(({ value }) => value ?? []);
+    return { held: many.length, took_ms: performance.now() - began };
+  },
+  async release_many() {
+    const outcomes = await Promise.allSettled(many.map((lock) => lock.release()));
+    const [lost, others] = [true, false].map((is) => outcomes.filter(({ reason }) => reason instanceof Lost === is));
+    return { released: others.filter(({ status }) => status === "fulfilled").length, lost: lost.length };
   },
   async close() {
     await close();
@@ -73,8 +129,9 @@ async function run(command) {
   try {
     return await commands[command.do](command);
   } catch (error) {
-    if (error instanceof Lost) return { lost: true };
-    return { error: error instanceof LockError ? error.word : error.message };
+    if (error instanceof Lost) return { lost: true, ...reasonOf(error) };
+    if (error instanceof LockError) return { error: error.word };
+    return { error: error instanceof TypeError || error instanceof RangeError ? "ARGUMENT" : error.message };
   }
 }
 

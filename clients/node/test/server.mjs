@@ -117,19 +117,58 @@ export async function startCluster(t) {
   return { first, second, replica };
 }
 
-/** A proxy that can cut all connections, and those on which a reply would be passed on. */
+/** A command that fails with this error. */
+function failing(error) {
+  const words = ["EVAL", "return redis.error_reply(ARGV[1])", "0", error];
+  return Buffer.from(`*4\r\n${words.map((word) => `$${word.length}\r\n${word}\r\n`).join("")}`);
+}
+
+/** The whole commands at the beginning of these bytes, and the rest. */
+function split(bytes) {
+  const commands = [];
+  for (let [at, end] = [0, 0]; ; at = end) {
+    end = endOf(bytes, at);
+    if (end === undefined) return [commands, bytes.subarray(at)];
+    commands.push(bytes.subarray(at, end));
+  }
+}
+
+/** Where the command at this place ends, if it does. */
+function endOf(bytes, start) {
+  let [at, left] = [start, 1];
+  for (let isFirst = true; left > 0; isFirst = false, left--) {
+    const end = bytes.indexOf("\r\n", at);
+    if (end < 0) return undefined;
+    const length = Number(bytes.subarray(at + 1, end));
+    if (isFirst) [at, left] = [end + 2, length + 1];
+    else at = end + 2 + length + 2;
+  }
+  return at <= bytes.length ? at : undefined;
+}
+
+/** A proxy that can cut all connections, and those on which a reply would be passed on, and replies with errors. */
 export async function startProxy(t, target) {
   const pairs = new Set();
   const cut = () => pairs.forEach(([a, b]) => a.destroy() && b.destroy());
-  /** `opened`: how many connections there have been, `lost`: how many replies. */
-  const proxy = { cut, losesReplyTo: undefined, lost: 0, opened: 0 };
+  /** `opened`: how many connections there have been, `lost`: how many replies, `failed`: how many errors. */
+  const proxy = { cut, losesReplyTo: undefined, lost: 0, opened: 0, failed: 0, fails: undefined };
   const server = createServer((inside) => {
     proxy.opened++;
     const outside = connect(target.port, "127.0.0.1");
     const pair = [inside, outside];
     let isLosing = false;
     pairs.add(pair);
-    inside.on("data", (data) => {
+    let unsent = Buffer.alloc(0);
+    const pass = (command) => {
+      const { word, times = Infinity, error } = proxy.fails ?? {};
+      if (!word || !command.includes(word) || proxy.failed >= times) return command;
+      proxy.failed++;
+      return failing(error);
+    };
+    inside.on("data", (received) => {
+      const [commands, rest] = split(Buffer.concat([unsent, received]));
+      const data = Buffer.concat(commands.map(pass));
+      unsent = rest;
       if (proxy.losesReplyTo && data.includes(proxy.losesReplyTo)) {
         [isLosing, proxy.losesReplyTo] = [true, undefined];
       }

@@ -166,11 +166,12 @@ export function specify(name) {
       await until(async () => (await server.ask("INFO", "clients")).includes("blocked_clients:1"));
       const left = lock.remaining();
       assert.ok(left > 0 && left < 2_000);
+      const { signal } = lock;
       const resumed = server.ask("CLIENT", "UNPAUSE");
       block(left + 100);
       assert.equal(lock.remaining(), 0);
       await resumed;
-      await until(() => lock.isHeld || lock.signal.aborted);
+      await until(() => lock.isHeld || signal.aborted);
       assert.ok(lock.isHeld);
     });
 

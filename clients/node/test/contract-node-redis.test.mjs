@@ -1,0 +1,3 @@
+import { specifyContract } from "./contract.mjs";
+
+specifyContract("node-redis");
