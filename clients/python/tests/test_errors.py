@@ -6,6 +6,7 @@ import asyncio
 import gc
 import threading
 import time
+import weakref
 from typing import Any, Callable, Dict, Iterator, List
 
 import pytest
@@ -16,6 +17,7 @@ from redis.exceptions import AuthenticationError, BusyLoadingError, NoPermission
 
 import dlock
 from dlock import _core, _held
+from dlock._errors import raised
 from dlock.testing import DlockServer
 
 GRANTED = b"*4\r\n:7\r\n:1\r\n:30000\r\n:0"
@@ -106,17 +108,17 @@ def test_error_that_lasts_is_told_of_a_release(stand_in: Any, word: str) -> None
 def test_lock_that_the_server_does_not_know_is_lost_with_its_word(stand_in: Any, word: str) -> None:
     for broken, operation in ({"EXTEND": [error(word)]}, "extend"), ({"RELEASE": [error(word)]}, "release"):
         held = locks_of(stand_in(ACQUIRE=[GRANTED], **broken)).acquire("k")
-        with pytest.raises(dlock.Lost) as raised:
+        with pytest.raises(dlock.Lost) as told_of:
             held.extend(60) if operation == "extend" else held.release()
-        assert raised.value.reason == word
+        assert told_of.value.reason == word
 
 
 @pytest.mark.parametrize("word", ["NOTHELD", "NOTOWNER", "STALE"])
 def test_query_of_a_lost_lock_is_lost(stand_in: Any, word: str) -> None:
     held = locks_of(stand_in(ACQUIRE=[GRANTED], **{"GUARD": [error(word)]})).acquire("k")
-    with pytest.raises(dlock.Lost) as raised:
+    with pytest.raises(dlock.Lost) as told_of:
         held.query("GET", "x")
-    assert raised.value.reason == word and held.lost.is_set()
+    assert told_of.value.reason == word and held.lost.is_set()
 
 
 @pytest.mark.parametrize("word", [*TEMPORARY, *FULL, *TOLD, "WRONGTYPE"])
@@ -180,21 +182,21 @@ def test_errors_are_shown_by_their_names() -> None:
 
 
 def test_timeout_of_a_lock_that_others_hold_says_so(client: redis.Redis, other: dlock.Locks, key: str) -> None:
-    with other.lock(key), pytest.raises(dlock.Timeout, match="others hold it") as raised:
+    with other.lock(key), pytest.raises(dlock.Timeout, match="others hold it") as told_of:
         dlock.Locks(client).acquire(key, timeout=0.2)
-    assert raised.value.reason == "TAKEN" and raised.value.__cause__ is None
+    assert told_of.value.reason == "TAKEN" and told_of.value.__cause__ is None
 
 
 @pytest.mark.parametrize("kind", ["threads", "asyncio"])
 def test_timeout_in_a_grace_period_names_it(dlock_server: DlockServer, kind: str) -> None:
     server = dlock_server.another("--dlock.startup-grace-ms", "20000")
     try:
-        with pytest.raises(dlock.Timeout, match="GRACE") as raised:
+        with pytest.raises(dlock.Timeout, match="GRACE") as told_of:
             if kind == "threads":
                 dlock.Locks(server.client()).acquire("k", timeout=0.2)
             else:
                 run(_acquire_in_vain, server.port)
-        assert raised.value.reason == "GRACE"
+        assert told_of.value.reason == "GRACE"
     finally:
         server.close()
 
@@ -207,23 +209,25 @@ def test_timeout_without_any_reply_says_so(stand_in: Any) -> None:
     server = stand_in(ACQUIRE=[GRANTED, b""])
     locks = locks_of(server)
     locks.acquire("k").release()
-    with pytest.raises(dlock.Timeout, match="no reply from the server") as raised:
+    with pytest.raises(dlock.Timeout, match="no reply from the server") as told_of:
         locks.acquire("k", timeout=0.2)
-    assert raised.value.reason == "CONNECTION"
+    assert told_of.value.reason == "CONNECTION"
+    # It would keep the frames of the thread that sends.
+    assert told_of.value.__cause__ and told_of.value.__cause__.__traceback__ is None
 
     async def test(r: redis.asyncio.Redis) -> None:
-        with pytest.raises(dlock.Timeout, match="no reply from the server") as raised:
+        with pytest.raises(dlock.Timeout, match="no reply from the server") as told_of:
             await dlock.aio.Locks(r).acquire("k", timeout=0.2)
-        assert raised.value.reason == "CONNECTION"
+        assert told_of.value.reason == "CONNECTION"
 
     run(test, server.port)
 
 
 def test_timeout_names_the_last_error(stand_in: Any) -> None:
     server = stand_in(ACQUIRE=[error("MISCONF")])
-    with pytest.raises(dlock.Timeout, match="MISCONF in the way") as raised:
+    with pytest.raises(dlock.Timeout, match="MISCONF in the way") as told_of:
         locks_of(server).acquire("k", timeout=0.3)
-    assert raised.value.reason == "MISCONF"
+    assert told_of.value.reason == "MISCONF"
 
 
 def test_timeout_of_a_queued_request_whose_reader_gets_no_answers_says_so(
@@ -231,9 +235,9 @@ def test_timeout_of_a_queued_request_whose_reader_gets_no_answers_says_so(
 ) -> None:
     monkeypatch.setattr("dlock._link._SILENCE", 0.1)
     server = stand_in(ACQUIRE=[b"-NOINBOX", QUEUED], GRANTS=[INBOX, b""])
-    with pytest.raises(dlock.Timeout, match="no reply from the server") as raised:
+    with pytest.raises(dlock.Timeout, match="no reply from the server") as told_of:
         locks_of(server).acquire("k", timeout=0.5)
-    assert raised.value.reason == "CONNECTION"
+    assert told_of.value.reason == "CONNECTION"
 
 
 def test_attempt_at_a_silent_server_ends_with_the_error_of_its_connection(
@@ -251,18 +255,19 @@ def test_attempt_at_a_silent_server_ends_with_the_error_of_its_connection(
 def test_release_without_a_reply_is_unconfirmed_after_its_time(stand_in: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_core, "_RELEASE_TIME", 0.3)
     held = locks_of(stand_in(ACQUIRE=[GRANTED], RELEASE=[b""])).acquire("k", lease=30)
-    with pytest.raises(dlock.Lost) as raised:
+    begun = time.monotonic()
+    with pytest.raises(dlock.Lost) as told_of:
         held.release()
-    assert raised.value.reason == "UNCONFIRMED"
+    assert told_of.value.reason == "UNCONFIRMED" and time.monotonic() - begun < 10
 
 
 def test_loss_after_failed_renewals_names_the_last_error(stand_in: Any) -> None:
     short = b"*4\r\n:7\r\n:1\r\n:300\r\n:0"
     held = locks_of(stand_in(ACQUIRE=[short], EXTEND=[error("NOPERM")])).acquire("k", lease=0.3)
     assert held.lost.wait(10)
-    with pytest.raises(dlock.Lost, match="not renewed in time after NOPERM") as raised:
+    with pytest.raises(dlock.Lost, match="not renewed in time after NOPERM") as told_of:
         held.release()
-    assert raised.value.reason == "EXPIRED" and str(raised.value.__cause__).startswith("NOPERM")
+    assert told_of.value.reason == "EXPIRED" and str(told_of.value.__cause__).startswith("NOPERM")
 
 
 def test_loss_after_silence_names_the_missing_reply(stand_in: Any) -> None:
@@ -291,9 +296,10 @@ def test_blocked_event_loop_sees_at_once_that_its_lock_is_lost(dlock_server: Dlo
     run(test, dlock_server.port)
 
 
-def test_reason_of_a_loss_stays_when_its_locks_are_closed(client: redis.Redis, key: str) -> None:
-    locks = dlock.Locks(client)
-    held = locks.acquire(key, lease=0.2, renew=False)
+def test_reason_of_a_loss_stays_when_its_locks_are_closed(stand_in: Any) -> None:
+    # It cannot be given back.
+    locks = locks_of(stand_in(ACQUIRE=[b"*4\r\n:7\r\n:1\r\n:200\r\n:0"], RELEASE=[b""]))
+    held = locks.acquire("k", lease=0.2, renew=False)
     assert held.lost.wait(10)
     locks.close()
     with pytest.raises(dlock.Lost, match="not renewed in time"):
@@ -339,23 +345,30 @@ def test_dropped_clients_leave_no_threads(
         blocker.release()
 
 
-def test_error_keeps_no_frames_alive(key: str) -> None:
+@pytest.mark.parametrize("fails", ["refused", "lost"])
+def test_error_keeps_no_frames_of_its_caller(client: redis.Redis, key: str, fails: str) -> None:
     class Big:
         pass
 
     kept: List[Any] = []
 
     def fail() -> None:
-        import weakref
-
         big = Big()
-        kept.append(weakref.ref(big))
-        dlock.Locks(client).acquire(key, timeout=5, on_lost=lambda _: big)
+        lock = dlock.lock(redis.Redis(port=1) if fails == "refused" else client, key)
+        kept.extend((weakref.ref(big), lock))
+        lock.acquire()
+        client.delete(key)
+        lock.release()
 
-    client = redis.Redis(port=1)
-    with pytest.raises(redis.ConnectionError):
+    with pytest.raises(redis.ConnectionError if fails == "refused" else dlock.Lost):
         fail()
-    eventually(lambda: gc.collect() is not None and kept[0]() is None)
+    eventually(lambda: gc.collect() is not None and kept[0]() is None, 5)
+
+
+def test_error_of_a_connection_is_another_one_for_each_caller() -> None:
+    error = redis.ConnectionError("reset")
+    assert raised(error) is not raised(error)
+    assert repr(raised(error)) == repr(error)
 
 
 # Events.

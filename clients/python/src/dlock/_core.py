@@ -55,7 +55,7 @@ class Core:
         self.timer: Optional[threading.Thread] = None
         self.wake = threading.Condition(self.lock)
         self.wakes_at = inf
-        #: What is to be called by the thread for events, and None at the end.
+        #: What is to be called by the thread for events, and None to wake it.
         self.calls: queue.SimpleQueue[Optional[Tuple[Callable[[Any], object], Any]]] = queue.SimpleQueue()
         self.caller: Optional[threading.Thread] = None
 
@@ -135,11 +135,14 @@ class Core:
             pass
 
     def _call_next(self) -> bool:
-        call = self.calls.get()
-        if call is None:
+        try:
+            # What waited at the end has events, too.
+            call = self.calls.get(timeout=1.0 if self.is_stopped else None)
+        except queue.Empty:
             return False
-        function, argument = call
-        function(argument)
+        if call is not None:
+            function, argument = call
+            function(argument)
         return True
 
     def settle(self, within: float) -> None:
