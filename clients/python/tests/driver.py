@@ -30,7 +30,7 @@ def say(**line: Any) -> None:
         print(json.dumps(line), flush=True)
 
 
-NUMBERS = {"NaN": math.nan, "Infinity": math.inf}
+NUMBERS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
 def seconds(value: Any) -> Any:

@@ -130,6 +130,17 @@ def test_error_of_a_query_is_told_with_its_word(stand_in: Any, word: str) -> Non
     assert held.is_held and server.count("GUARD") == 1
 
 
+@pytest.mark.parametrize("word", ["MOVED", "ASK"])
+def test_redirection_by_a_server_that_is_no_cluster_is_told(stand_in: Any, word: str) -> None:
+    short, redirected = b"*4\r\n:7\r\n:1\r\n:500\r\n:0", f"-{word} 7 127.0.0.1:1".encode()
+    server = stand_in(ACQUIRE=[short], GUARD=[redirected], EXTEND=[redirected])
+    held = locks_of(server).acquire("k", lease=0.5)
+    with pytest.raises(redis.ResponseError, match=f"^{word}.*client for clusters"):
+        held.query("GET", "x")
+    assert held.lost.wait(10) and held.lost_error().reason == "EXPIRED"
+    assert str(held.lost_error().__cause__).startswith(word)
+
+
 @pytest.mark.parametrize("kind", ["threads", "asyncio"])
 def test_query_whose_reply_is_lost_is_sent_once_by_a_client_that_repeats(
     proxy: Proxy, client: redis.Redis, key: str, kind: str

@@ -19,7 +19,7 @@ from redis.crc import key_slot
 from redis.exceptions import LockError, RedisError, ResponseError
 
 from ._connect import Address, Dialer, check_client
-from ._errors import BROKEN, LOST, ROUTED, is_temporary, lost, named, word_of
+from ._errors import BROKEN, LOST, ROUTED, is_temporary, lost, named, node_of_cluster, word_of
 from ._hold import Hold, Stage, clock, deadline_after
 from ._link import Link
 from ._options import terms
@@ -248,7 +248,7 @@ class Core:
             host, _, port = address.rpartition(":")
             self.follow(hold, int(slot), host, int(port), word == "MOVED")
         elif word in ROUTED:
-            word, reply = "ERR", ResponseError(f"{reply}: it is a node of a cluster: use a client for clusters")
+            word, reply = "ERR", node_of_cluster(str(reply))
         elif word == "READONLY":
             # Sentinels may know of another server.
             link.is_stale = True
@@ -412,7 +412,8 @@ class Core:
         hold.failures += 1
         if hold.stage is not Stage.GIVEN_BACK:
             # Its traceback would keep frames alive.
-            hold.trouble = None if word_of(error) in ROUTED else error.with_traceback(None)
+            is_followed = self.dialer.is_cluster and word_of(error) in ROUTED
+            hold.trouble = None if is_followed else error.with_traceback(None)
         pause = min(1.0, 0.01 * 2 ** min(hold.failures, 7)) if hold.failures > 1 else 0.0
         if hold.stage is Stage.HELD:
             pause = min(pause, max(0.005, (hold.deadline - clock()) / 20))

@@ -104,6 +104,10 @@ def is_temporary(word: str, may_be_full: bool) -> bool:
     return word in _TEMPORARY or (may_be_full and word in _FULL)
 
 
+def node_of_cluster(redirection: str) -> ResponseError:
+    return ResponseError(f"{redirection}: it is a node of a cluster: use a client for clusters")
+
+
 def raised(error: BaseException) -> BaseException:
     """As redis-py raises it, and for one caller only: the traceback of an error keeps the frames of its caller."""
     if isinstance(error, LockError):

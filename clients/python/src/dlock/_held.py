@@ -8,7 +8,7 @@ from typing import Any, Callable, Optional
 from redis.exceptions import AskError, LockError, MovedError, RedisError
 
 from ._core import Core
-from ._errors import named, no_reply, raised, timed_out, with_word
+from ._errors import named, no_reply, node_of_cluster, raised, timed_out, with_word
 from ._events import Event, OnEvent
 from ._hold import Hold, Stage, clock
 from ._options import Key, Options, milliseconds, terms
@@ -102,9 +102,9 @@ class AnyHeld(Hold):
                 return await send_once(self.client, node, commands)
             except AskError as error:
                 # It has not run: the lock is in another server of the cluster now.
-                if node is None:
-                    raise
                 is_moved = isinstance(error, MovedError)
+                if node is None:
+                    raise node_of_cluster(f"{'MOVED' if is_moved else 'ASK'} {error}") from None
                 self.core.follow(self, error.slot_id, error.host, error.port, is_moved)
                 node = self.core.route(self).node
                 commands = [guarded] if is_moved else [("ASKING",), guarded]

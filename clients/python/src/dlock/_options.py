@@ -22,6 +22,9 @@ class Options(TypedDict, total=False):
     on_lost: Callable[[Any], object]  #: called once with the lock when it is lost: by a thread, or the event loop
 
 
+_NAMES = frozenset(Options.__annotations__)
+
+
 class Terms(NamedTuple):
     """The same, once they are known to make sense."""
 
@@ -40,7 +43,7 @@ class Terms(NamedTuple):
 
 
 def terms(options: Mapping[str, Any]) -> Terms:
-    unknown = set(options) - set(Options.__annotations__)
+    unknown = options.keys() - _NAMES
     if unknown:
         raise TypeError(f"unknown option {sorted(unknown)[0]}: there are {', '.join(Options.__annotations__)}")
     timeout, max_hold = options.get("timeout"), options.get("max_hold")
@@ -61,16 +64,16 @@ def terms(options: Mapping[str, Any]) -> Terms:
 
 
 def raw_key(key: Any) -> bytes:
-    if isinstance(key, str):
-        return key.encode()
-    if isinstance(key, bytes):
-        return key
-    raise TypeError(f"the key of a lock must be text or bytes, not {key!r}")
+    if not isinstance(key, (str, bytes)):
+        raise TypeError(f"the key of a lock must be text or bytes, not {key!r}")
+    if not key:
+        raise ValueError("the key of a lock must not be empty: all users of an empty key would share one lock")
+    return key.encode() if isinstance(key, str) else key
 
 
 def milliseconds(name: str, seconds: Any, may_be_zero: bool = False, may_be_infinite: bool = False) -> Optional[int]:
     """Rounded up. None: without end."""
-    if isinstance(seconds, bool) or not isinstance(seconds, Real):
+    if isinstance(seconds, bool) or not isinstance(seconds, (float, int, Real)):
         raise TypeError(f"{name} must be a number of seconds, not {seconds!r}")
     value = float(seconds)
     if value == inf and may_be_infinite:
