@@ -207,6 +207,10 @@ func TestCluster_waiter_is_granted_by_the_new_primary(t *testing.T) {
 		t.Fatal(err)
 	}
 	testserver.Eventually(t, "it waits there", func() bool { return replica.Info("waiters") == "1" })
+	// The client of the program has followed, too.
+	if err := held.Do(background, "SET", "{k}:d", "1").Err(); err != nil {
+		t.Fatal(err)
+	}
 	unlock(t, held)
 	if err := <-granted; err != nil {
 		t.Fatal(err)

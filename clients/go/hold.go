@@ -150,7 +150,8 @@ func (e *entry) release(done func(error)) {
 		e.repeat(releasing, isOver, e.releaseCommand("FENCE", e.fence), func(r reply) {
 			late.Stop()
 			end(e.released(r.err))
-			if e.isAgain(wordOf(r.err), releasing) {
+			// STALE: of two copies, between which the lock was broken, each was granted.
+			if word := wordOf(r.err); word == "STALE" || e.isAgain(word, releasing) {
 				e.giveBackUntil(e.deadline)
 			} else {
 				e.finish(e.deadline)

@@ -72,6 +72,9 @@ func (b *inbox) listen() {
 		hasAnswers, pause = false, min(2*pause, maxPause)
 	}
 	b.isRead, b.isOpening, b.asking = false, false, 0
+	if b.cursor == 0 { // the server may have it all the same, but not for long
+		b.name = randomName()
+	}
 }
 
 // grants returns the command that asks for answers.

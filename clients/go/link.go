@@ -10,9 +10,11 @@ import (
 
 const (
 	requestTimeout = 3 * time.Second
-	maxBatch       = 1000             // requests without a reply
-	idleTimeout    = 30 * time.Second // after which a connection is closed
+	maxBatch       = 1000 // requests without a reply
 )
+
+// idleTimeout is after how long a connection is closed. Tests shorten it.
+var idleTimeout = 30 * time.Second
 
 var background = context.Background()
 
@@ -21,6 +23,7 @@ var background = context.Background()
 type link struct {
 	connect func() *redis.Client
 	server  string // what messages call it
+	idle    time.Duration
 
 	mu        sync.Mutex
 	unsent    []request
@@ -43,7 +46,7 @@ type reply struct {
 }
 
 func newLink(server string, connect func() *redis.Client) *link {
-	return &link{connect: connect, server: server, wake: make(chan struct{}, 1)}
+	return &link{connect: connect, server: server, idle: idleTimeout, wake: make(chan struct{}, 1)}
 }
 
 // send never blocks.
@@ -78,7 +81,7 @@ func (k *link) run() {
 
 // serve sends requests until none have come for a while.
 func (k *link) serve() {
-	client, idle := k.connect(), time.NewTimer(idleTimeout)
+	client, idle := k.connect(), time.NewTimer(k.idle)
 	defer client.Close()
 	for isIdle := false; !k.rests(isIdle); {
 		select {
@@ -86,7 +89,7 @@ func (k *link) serve() {
 			for batch := k.take(); len(batch) > 0; batch = k.take() {
 				k.exchange(client, batch)
 			}
-			idle.Reset(idleTimeout)
+			idle.Reset(k.idle)
 		case <-idle.C:
 			isIdle = true
 		}

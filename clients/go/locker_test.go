@@ -357,6 +357,105 @@ func TestHeld_Do_runs_a_command_only_while_the_lock_is_held(t *testing.T) {
 	}
 }
 
+func TestClose_leaves_locks_of_other_lockers(t *testing.T) {
+	client := testserver.Start(t).Client()
+	_, held := lock(t, newLocker(t, client), "k")
+	other := dlock.New(client)
+	_, ended := lock(t, other, "other")
+	if err := other.Close(background); err != nil {
+		t.Fatal(err)
+	}
+	if err := ended.Unlock(background); !errors.Is(err, dlock.ErrClosed) || !errors.Is(err, dlock.ErrLost) {
+		t.Fatal(err)
+	}
+	unlock(t, held)
+}
+
+func TestHeld_lock_of_a_done_context_is_held_until_its_lease_ends(t *testing.T) {
+	server := testserver.Start(t)
+	locker := newLocker(t, server.Client())
+	parent, cancel := context.WithCancel(background)
+	_, held, err := locker.Lock(parent, "k", dlock.WithLease(time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	if _, _, err := locker.TryLock(background, "k"); !errors.Is(err, dlock.ErrBusy) {
+		t.Fatal("others get it while the work ends:", err)
+	}
+	testserver.Eventually(t, "its lease ends", func() bool { return server.Info("locks") == "0" })
+	if err := held.Unlock(background); !errors.Is(err, dlock.ErrLost) || server.Calls("dlock.extend") != 0 {
+		t.Fatal(err)
+	}
+}
+
+func TestHeld_longest_hold_ends_with_a_loss_and_a_release(t *testing.T) {
+	server := testserver.Start(t)
+	locker := newLocker(t, server.Client())
+	ctx, held := lock(t, locker, "k", dlock.WithMaxHold(300*time.Millisecond))
+	if left := held.Remaining(); left > 300*time.Millisecond {
+		t.Fatal(left)
+	}
+	<-ctx.Done()
+	var lost *dlock.LostError
+	if cause := context.Cause(ctx); !errors.As(cause, &lost) || lost.Reason != "MAXHOLD" {
+		t.Fatal(cause)
+	}
+	server.HasNothing()
+}
+
+func TestWithOwner_two_processes_of_one_owner_have_a_hold_each(t *testing.T) {
+	server := testserver.Start(t)
+	_, first := lock(t, newLocker(t, server.Client()), "k", dlock.WithOwner("alice"))
+	_, second := lock(t, newLocker(t, server.Client()), "k", dlock.WithOwner("alice"))
+	if first.Holds() != 1 || second.Holds() != 2 || first.Fence() != second.Fence() {
+		t.Fatal(first.Holds(), second.Holds())
+	}
+	unlock(t, first)
+	if server.Info("locks") != "1" {
+		t.Fatal("the other hold is released, too")
+	}
+	unlock(t, second)
+}
+
+func TestWithEvents_each_lock_tells_what_happens_to_it(t *testing.T) {
+	server := testserver.Start(t)
+	client := server.Client()
+	told := make(chan dlock.Event, 100)
+	locker := dlock.New(client, dlock.WithEvents(func(event dlock.Event) { told <- event }))
+	expect := func(kind dlock.EventKind) dlock.Event {
+		t.Helper()
+		if event := <-told; event.Kind != kind || event.Key != "k" {
+			t.Fatal(event, "instead of", kind)
+		} else {
+			return event
+		}
+		return dlock.Event{}
+	}
+	_, held := lock(t, locker, "k")
+	expect(dlock.Acquired)
+	if _, _, err := locker.Lock(background, "k", dlock.WithTimeout(100*time.Millisecond)); err == nil {
+		t.Fatal("two hold it")
+	}
+	expect(dlock.Queued)
+	if event := expect(dlock.NotAcquired); event.Took < 100*time.Millisecond || !errors.Is(event.Err, dlock.ErrBusy) {
+		t.Fatal(event)
+	}
+	unlock(t, held)
+	if event := expect(dlock.Released); event.Took < 100*time.Millisecond {
+		t.Fatal(event)
+	}
+	_, held = lock(t, locker, "k")
+	expect(dlock.Acquired)
+	client.Del(background, "k")
+	if err := held.Unlock(background); !errors.Is(err, dlock.ErrLost) {
+		t.Fatal(err)
+	}
+	if event := expect(dlock.Lost); !errors.Is(event.Err, dlock.ErrLost) {
+		t.Fatal(event)
+	}
+}
+
 func TestClose_ends_waiting_releases_and_leaves_no_goroutine_or_connection(t *testing.T) {
 	server := testserver.Start(t)
 	client := server.Client()

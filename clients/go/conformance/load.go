@@ -11,11 +11,14 @@ import (
 	"dlock"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
 // churn uses locks as a careless program does, which closes nothing.
 func (d *driver) churn(c command) result {
 	options := *d.client.Options()
+	// Otherwise, go-redis itself has a goroutine for each client that is not closed.
+	options.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	var lockOptions []dlock.Option
 	if c.Fails {
 		options.Addr = unusedAddress()

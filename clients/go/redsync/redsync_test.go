@@ -3,11 +3,14 @@ package redsync_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
 	"dlock/internal/testserver"
 	"dlock/redsync"
+
+	"github.com/redis/go-redis/v9"
 )
 
 func lock(t *testing.T, mutex *redsync.Mutex) {
@@ -128,5 +131,96 @@ func TestMutex_value_transfers_the_lock(t *testing.T) {
 	}
 	if ok, err := other.Unlock(); ok || err != redsync.ErrLockAlreadyExpired {
 		t.Fatal(ok, err)
+	}
+}
+
+func TestMutex_value_in_use_is_no_reentry(t *testing.T) {
+	server := testserver.Start(t)
+	rs := redsync.New(server.Client())
+	newMutex := func(options ...redsync.Option) *redsync.Mutex {
+		options = append(options, redsync.WithGenValueFunc(func() (string, error) { return "pod-7", nil }))
+		return rs.NewMutex("k", options...)
+	}
+	first := newMutex(redsync.WithExpiry(2 * time.Second))
+	lock(t, first)
+	var taken *redsync.ErrTaken
+	for range 3 { // none of which extends the lease of the first
+		if err := newMutex(redsync.WithExpiry(time.Minute)).TryLock(); !errors.As(err, &taken) {
+			t.Fatal(err)
+		}
+	}
+	err := newMutex(redsync.WithTries(3), redsync.WithRetryDelay(20*time.Millisecond)).Lock()
+	if !errors.As(err, &taken) {
+		t.Fatal(err)
+	}
+	time.AfterFunc(50*time.Millisecond, func() { _, _ = first.Unlock() })
+	second := newMutex()
+	lock(t, second)
+	if ok, err := second.Unlock(); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	server.HasNothing()
+}
+
+func TestMutex_one_of_many_with_the_same_value_has_the_lock(t *testing.T) {
+	rs := redsync.New(testserver.Start(t).Client())
+	results := make(chan error)
+	for range 30 {
+		go func() {
+			value := redsync.WithGenValueFunc(func() (string, error) { return "pod-7", nil })
+			results <- rs.NewMutex("k", value).TryLock()
+		}()
+	}
+	locked := 0
+	for range 30 {
+		var taken *redsync.ErrTaken
+		if err := <-results; err == nil {
+			locked++
+		} else if !errors.As(err, &taken) {
+			t.Error(err)
+		}
+	}
+	if locked > 1 {
+		t.Fatal(locked, "have the lock")
+	}
+}
+
+func TestMutex_outage_is_an_error_of_the_node(t *testing.T) {
+	server := testserver.Start(t)
+	rs := redsync.New(server.Client())
+	mutex := rs.NewMutex("k", redsync.WithTries(2), redsync.WithRetryDelay(200*time.Millisecond))
+	lock(t, mutex)
+	if ok, err := mutex.Unlock(); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	server.Pause()
+	defer server.Resume()
+	var taken *redsync.ErrTaken
+	var failure *redsync.RedisError
+	if err := mutex.Lock(); !errors.As(err, &failure) || failure.Node != 0 || errors.As(err, &taken) {
+		t.Fatal(err)
+	}
+}
+
+func TestMutex_expiry_longer_than_allowed_is_the_error_of_the_server(t *testing.T) {
+	mutex := redsync.New(testserver.Start(t).Client()).NewMutex("k", redsync.WithExpiry(time.Hour))
+	var reply redis.Error
+	if err := mutex.Lock(); !errors.As(err, &reply) || !strings.HasPrefix(reply.Error(), "ERR") {
+		t.Fatal(err)
+	}
+}
+
+func TestNew_costs_nothing(t *testing.T) {
+	server := testserver.Start(t)
+	client := server.Client()
+	for range 300 {
+		mutex := redsync.New(client).NewMutex("k")
+		lock(t, mutex)
+		if ok, err := mutex.Unlock(); !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+	}
+	if count := strings.Count(server.Client().ClientList(context.Background()).Val(), "name=dlock "); count != 1 {
+		t.Fatal(count, "connections")
 	}
 }

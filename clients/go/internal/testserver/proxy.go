@@ -19,6 +19,8 @@ type Proxy struct {
 
 	mu          sync.Mutex
 	connections map[net.Conn]bool
+	refused     string // the next request with this text does not pass
+	reply       string // but has this reply
 }
 
 // StartProxy starts a proxy of a server.
@@ -70,23 +72,36 @@ func (p *Proxy) forward(client net.Conn) {
 	var losesReply atomic.Bool
 	go func() {
 		defer server.Close()
-		p.relay(client, server, func(text string) bool {
+		p.relay(client, func(piece []byte) bool {
+			text := string(piece)
+			if reply := p.refusal(text); reply != "" {
+				_, err := client.Write([]byte(reply))
+				return err == nil
+			}
 			if cut := p.cutAt.Load(); cut != nil && strings.Contains(text, *cut) && p.cutAt.CompareAndSwap(cut, nil) {
 				losesReply.Store(true)
 			}
-			return true
+			_, err := server.Write(piece)
+			return err == nil
 		})
 	}()
-	p.relay(server, client, func(string) bool { return !losesReply.Load() })
+	p.relay(server, func(piece []byte) bool {
+		if losesReply.Load() {
+			return false
+		}
+		_, err := client.Write(piece)
+		return err == nil
+	})
 }
 
-// relay passes on what arrives, each piece after the delay, until one may not pass.
-func (p *Proxy) relay(from, to net.Conn, passes func(text string) bool) {
+// relay passes on what arrives, each piece after the delay, until that fails.
+func (p *Proxy) relay(from net.Conn, pass func(piece []byte) bool) {
 	type piece struct {
 		bytes []byte
 		due   time.Time
 	}
-	pieces := make(chan piece, 1<<12)
+	pieces, ends := make(chan piece, 1<<12), make(chan struct{})
+	defer close(ends)
 	go func() {
 		defer close(pieces)
 		for {
@@ -95,18 +110,42 @@ func (p *Proxy) relay(from, to net.Conn, passes func(text string) bool) {
 			if err != nil {
 				return
 			}
-			pieces <- piece{buffer[:n], time.Now().Add(p.delay)}
+			select {
+			case pieces <- piece{buffer[:n], time.Now().Add(p.delay)}:
+			case <-ends:
+				return
+			}
 		}
 	}()
 	for piece := range pieces {
-		time.Sleep(time.Until(piece.due))
-		if !passes(string(piece.bytes)) {
-			return
-		}
-		if _, err := to.Write(piece.bytes); err != nil {
+		if time.Sleep(time.Until(piece.due)); !pass(piece.bytes) {
 			return
 		}
 	}
+}
+
+// Refuse has the next request with this text, which must come alone, answered with an error instead of passed on.
+func (p *Proxy) Refuse(text, err string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.refused, p.reply = text, "-"+err+"\r\n"
+}
+
+// HasRefused reports whether that has happened.
+func (p *Proxy) HasRefused() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.refused == ""
+}
+
+func (p *Proxy) refusal(text string) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.refused == "" || !strings.Contains(strings.ToUpper(text), p.refused) {
+		return ""
+	}
+	p.refused = ""
+	return p.reply
 }
 
 // LoseReply cuts a connection instead of passing on the reply to the next request that contains the text.

@@ -30,10 +30,15 @@ func Start(t *testing.T, args ...string) *Server {
 	if module == "" {
 		t.Skip("DLOCK_MODULE does not name the module")
 	}
+	return StartWithoutModule(t, append([]string{"--loadmodule", module}, args...)...)
+}
+
+// StartWithoutModule starts a server without the module.
+func StartWithoutModule(t *testing.T, args ...string) *Server {
 	s := &Server{t: t, Address: FreeAddress(t)}
 	_, port, _ := net.SplitHostPort(s.Address)
 	s.args = append([]string{"--port", port, "--bind", "127.0.0.1", "--save", "", "--dir", t.TempDir(),
-		"--repl-diskless-sync-delay", "0", "--loadmodule", module}, args...)
+		"--repl-diskless-sync-delay", "0"}, args...)
 	s.Run()
 	t.Cleanup(s.Kill)
 	return s
