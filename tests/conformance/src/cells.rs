@@ -57,11 +57,11 @@ impl Fault {
         }
     }
 
-    /// It happens to the next requests of a command, so often.
-    fn to(&self, command: &str, times: u64) -> Value {
+    /// It happens to the next requests of a command for a key, so often.
+    fn to(&self, command: &str, key: &str, times: u64) -> Value {
         match self.is_lost_reply {
             true => json!({"lose_replies_to": command, "times": times}),
-            false => json!({"answer": self.word, "to": command, "times": times}),
+            false => json!({"answer": self.word, "to": command, "key": key, "times": times}),
         }
     }
 
@@ -76,7 +76,7 @@ impl Fault {
     /// It happens no more, and has not happened so often that there were no pauses.
     fn ends(&self, command: &str) -> Value {
         match self.is_lost_reply {
-            true => self.to(command, 0),
+            true => self.to(command, "", 0),
             false => json!({"answered": "a", "count": {"min": 2, "max": OFTEN}}),
         }
     }
@@ -105,6 +105,7 @@ impl Fault {
 
 fn parts(fault: &Fault, column: Column, reaction: Reaction) -> Vec<Value> {
     match (column, reaction) {
+        (_, Reaction::Never) => vec![],
         (Column::Waiting, Reaction::Again) => vec![waits_again(fault), times_out(fault)],
         (Column::Waiting, _) => vec![acquisition_is_told(fault, "acquire")],
         (Column::Trying, Reaction::Again) => vec![tries_again(fault)],
@@ -129,7 +130,7 @@ fn part(name: &str, steps: impl FnOnce(&str) -> Value) -> Value {
 fn waits_again(fault: &Fault) -> Value {
     part("ACQUIRE that waits is sent again", |key| {
         json!([
-            fault.to("DLOCK.ACQUIRE", 2),
+            fault.to("DLOCK.ACQUIRE", key, 2),
             {"do": "acquire", "key": key, "as": "first", "gets": {"held": true}},
             fault.has_passed(),
             {"do": "release", "of": "first", "gets": {"released": true}},
@@ -140,7 +141,7 @@ fn waits_again(fault: &Fault) -> Value {
 fn times_out(fault: &Fault) -> Value {
     part("ACQUIRE that waits says why it timed out", |key| {
         json!([
-            fault.to("DLOCK.ACQUIRE", ALWAYS),
+            fault.to("DLOCK.ACQUIRE", key, ALWAYS),
             {"do": "acquire", "key": key, "timeout_ms": 900, "gets": {"held": false, "because": fault.word}, "took_ms": {"min": 850, "max": 6000}},
             fault.ends("DLOCK.ACQUIRE"),
             {"wait_for_lock": key, "is": null},
@@ -151,7 +152,7 @@ fn times_out(fault: &Fault) -> Value {
 fn acquisition_is_told(fault: &Fault, command: &str) -> Value {
     part(&format!("{command} is told"), |key| {
         json!([
-            fault.to("DLOCK.ACQUIRE", 1),
+            fault.to("DLOCK.ACQUIRE", key, 1),
             {"do": command, "key": key, "gets": fault.told(), "took_ms": {"max": 5000}},
             {"wait_for_lock": key, "is": null},
         ])
@@ -161,7 +162,7 @@ fn acquisition_is_told(fault: &Fault, command: &str) -> Value {
 fn tries_again(fault: &Fault) -> Value {
     part("ACQUIRE that does not wait is sent again", |key| {
         json!([
-            fault.to("DLOCK.ACQUIRE", 1),
+            fault.to("DLOCK.ACQUIRE", key, 1),
             {"do": "try", "key": key, "as": "first", "gets": {"held": true}},
             fault.has_passed(),
             {"do": "release", "of": "first", "gets": {"released": true}},
@@ -173,7 +174,7 @@ fn extends_again(fault: &Fault) -> Value {
     part("EXTEND is sent again", |key| {
         json!([
             {"do": "acquire", "key": key, "as": "first", "gets": {"held": true}},
-            fault.to("DLOCK.EXTEND", 2),
+            fault.to("DLOCK.EXTEND", key, 2),
             {"do": "extend", "of": "first", "lease_ms": 60000, "gets": {"extended": true}},
             fault.has_passed(),
             {"remaining": "first", "at_least_ms": 31000},
@@ -186,7 +187,7 @@ fn extend_is_told(fault: &Fault) -> Value {
     part("EXTEND is told", |key| {
         json!([
             {"do": "acquire", "key": key, "as": "first", "gets": {"held": true}},
-            fault.to("DLOCK.EXTEND", 1),
+            fault.to("DLOCK.EXTEND", key, 1),
             {"do": "extend", "of": "first", "lease_ms": 60000, "gets": fault.error(), "took_ms": {"max": 5000}},
             {"remaining": "first", "at_least_ms": 10000},
             {"do": "release", "of": "first", "gets": {"released": true}},
@@ -198,7 +199,7 @@ fn renews_again(fault: &Fault) -> Value {
     part("renewal is sent again", |key| {
         json!([
             {"do": "acquire", "key": key, "lease_ms": 3500, "as": "first", "gets": {"held": true}},
-            fault.to("DLOCK.EXTEND", 2),
+            fault.to("DLOCK.EXTEND", key, 2),
             fault.has_passed(),
             {"pause_ms": 2500},
             {"remaining": "first", "at_least_ms": 100},
@@ -211,7 +212,7 @@ fn expires(fault: &Fault) -> Value {
     part("renewal is sent again until the deadline", |key| {
         json!([
             {"do": "acquire", "key": key, "lease_ms": 1500, "as": "first", "gets": {"held": true}},
-            fault.to("DLOCK.EXTEND", ALWAYS),
+            fault.to("DLOCK.EXTEND", key, ALWAYS),
             {"lost": "first", "gets": {"because": "EXPIRED", "last": fault.told_word()}},
             {"do": "release", "of": "first", "gets": {"lost": true, "because": "EXPIRED"}},
             fault.ends("DLOCK.EXTEND"),
@@ -224,7 +225,7 @@ fn loses_at_extend(fault: &Fault) -> Value {
     part("EXTEND finds a loss", |key| {
         json!([
             {"do": "acquire", "key": key, "lease_ms": 4000, "as": "first", "gets": {"held": true}},
-            fault.to("DLOCK.EXTEND", 1),
+            fault.to("DLOCK.EXTEND", key, 1),
             {"do": "extend", "of": "first", "lease_ms": 4000, "gets": fault.loss()},
             {"lost": "first", "gets": {"because": fault.word}},
             {"do": "release", "of": "first", "gets": fault.loss()},
@@ -237,7 +238,7 @@ fn loses_at_renewal(fault: &Fault) -> Value {
     part("renewal finds a loss", |key| {
         json!([
             {"do": "acquire", "key": key, "lease_ms": 3500, "as": "first", "gets": {"held": true}},
-            fault.to("DLOCK.EXTEND", 1),
+            fault.to("DLOCK.EXTEND", key, 1),
             {"lost": "first", "gets": {"because": fault.word}, "within_ms": 3000},
             {"do": "release", "of": "first", "gets": fault.loss()},
             {"wait_for_lock": key, "is": null},
@@ -249,7 +250,7 @@ fn releases_again(fault: &Fault) -> Value {
     part("RELEASE is sent again", |key| {
         json!([
             {"do": "acquire", "key": key, "as": "first", "gets": {"held": true}},
-            fault.to("DLOCK.RELEASE", 2),
+            fault.to("DLOCK.RELEASE", key, 2),
             {"do": "release", "of": "first", "gets": {"one_of": [{"released": true}, unconfirmed()]}},
             fault.has_passed(),
             {"wait_for_lock": key, "is": null, "within_ms": 5000},
@@ -265,9 +266,9 @@ fn releases_in_the_background(fault: &Fault) -> Value {
     part("RELEASE is sent again in the background", |key| {
         json!([
             {"do": "acquire", "key": key, "lease_ms": 120_000, "as": "first", "gets": {"held": true}},
-            fault.to("DLOCK.RELEASE", ALWAYS),
+            fault.to("DLOCK.RELEASE", key, ALWAYS),
             {"do": "release", "of": "first", "gets": unconfirmed(), "took_ms": {"max": 16000}, "within_ms": 20000},
-            fault.to("DLOCK.RELEASE", 0),
+            fault.to("DLOCK.RELEASE", key, 0),
             {"wait_for_lock": key, "is": null, "within_ms": 5000},
         ])
     })
@@ -277,7 +278,7 @@ fn release_is_told(fault: &Fault) -> Value {
     part("RELEASE is told", |key| {
         json!([
             {"do": "acquire", "key": key, "lease_ms": 4000, "as": "first", "gets": {"held": true}},
-            fault.to("DLOCK.RELEASE", 1),
+            fault.to("DLOCK.RELEASE", key, 1),
             {"do": "release", "of": "first", "gets": fault.error(), "took_ms": {"max": 5000}},
             {"wait_for_lock": key, "is": null},
         ])
@@ -288,7 +289,7 @@ fn loses_at_release(fault: &Fault) -> Value {
     part("RELEASE finds a loss", |key| {
         json!([
             {"do": "acquire", "key": key, "lease_ms": 4000, "as": "first", "gets": {"held": true}},
-            fault.to("DLOCK.RELEASE", 1),
+            fault.to("DLOCK.RELEASE", key, 1),
             {"do": "release", "of": "first", "gets": fault.loss(), "took_ms": {"max": 5000}},
             {"wait_for_lock": key, "is": null},
         ])
@@ -299,7 +300,7 @@ fn loses_at_query(fault: &Fault) -> Value {
     part("GUARD finds a loss", |key| {
         json!([
             {"do": "acquire", "key": key, "lease_ms": 4000, "as": "first", "gets": {"held": true}},
-            fault.to("DLOCK.GUARD", 1),
+            fault.to("DLOCK.GUARD", key, 1),
             {"do": "query", "of": "first", "command": ["INCR", format!("{key}n")], "gets": fault.loss()},
             {"lost": "first", "gets": {"because": fault.word}},
             {"do": "release", "of": "first", "gets": fault.loss()},
@@ -314,7 +315,7 @@ fn query_is_told(fault: &Fault) -> Value {
     part("GUARD is told", |key| {
         json!([
             {"do": "acquire", "key": key, "as": "first", "gets": {"held": true}},
-            fault.to("DLOCK.GUARD", 1),
+            fault.to("DLOCK.GUARD", key, 1),
             {"do": "query", "of": "first", "command": ["INCR", format!("{key}n")], "gets": fault.error(), "took_ms": {"max": 6000}},
             {"pause_ms": 500},
             {"server": format!("GET {key}n"), "replies": count},

@@ -33,6 +33,8 @@ pub enum Reaction {
     Told,
     /// The lock is lost.
     Lost,
+    /// The server does not reply so.
+    Never,
 }
 
 /// What a client does after a word.
@@ -89,7 +91,8 @@ fn rows_of(cells: &[&str]) -> Outcome<Vec<Row>> {
         "again" => Ok(Reaction::Again),
         "told" => Ok(Reaction::Told),
         "lost" => Ok(Reaction::Lost),
-        other => Err(format!("`{other}` is neither again, told nor lost")),
+        "never" => Ok(Reaction::Never),
+        other => Err(format!("`{other}` is neither again, told, lost nor never")),
     });
     let reactions: Vec<Reaction> = reactions.collect::<Outcome<_>>()?;
     let row = |word: &str| Row {

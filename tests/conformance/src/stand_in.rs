@@ -28,6 +28,8 @@ struct Rules {
 #[derive(Clone, Default)]
 pub struct Answer {
     pub command: String,
+    /// Its first argument; any if it is empty.
+    pub key: String,
     /// The error, which begins with its word.
     pub error: String,
     pub times: usize,
@@ -36,7 +38,8 @@ pub struct Answer {
 /// A request as it was sent.
 struct Request {
     bytes: Vec<u8>,
-    command: Vec<u8>,
+    /// Its command and its first argument.
+    words: [Vec<u8>; 2],
 }
 
 impl StandIn {
@@ -138,10 +141,11 @@ fn forward_requests(client: TcpStream, mut server: &TcpStream, rules: &Mutex<Rul
 
 impl Rules {
     fn error_for(&mut self, request: &Request) -> Option<String> {
-        let is_chosen = request
-            .command
-            .eq_ignore_ascii_case(self.answer.command.as_bytes());
-        if !is_chosen || self.given == self.answer.times {
+        let [command, key] = &request.words;
+        let answer = &self.answer;
+        let is_chosen = command.eq_ignore_ascii_case(answer.command.as_bytes())
+            && (answer.key.is_empty() || key == answer.key.as_bytes());
+        if !is_chosen || self.given == answer.times {
             return None;
         }
         self.given += 1;
@@ -154,7 +158,7 @@ impl Request {
     fn read(from: &mut BufReader<TcpStream>) -> io::Result<Option<Self>> {
         let mut request = Self {
             bytes: Vec::new(),
-            command: Vec::new(),
+            words: Default::default(),
         };
         if from.read_until(b'\n', &mut request.bytes)? == 0 {
             return Ok(None);
@@ -167,8 +171,8 @@ impl Request {
             // With the end of its line.
             request.bytes.resize(word + length + 2, 0);
             from.read_exact(&mut request.bytes[word..])?;
-            if n == 0 {
-                request.command = request.bytes[word..word + length].to_vec();
+            if let Some(known) = request.words.get_mut(n) {
+                *known = request.bytes[word..word + length].to_vec();
             }
         }
         Ok(Some(request))

@@ -6,11 +6,15 @@ use crate::scenario::Fields;
 use crate::stand_in::Answer;
 use crate::world::World;
 
-/// `answer`: the next requests of a command get an error with this word. They do not reach the server.
+/// `answer`: the next requests of a command, for a `key` or any, get an error with this word. They do not reach the server.
 pub fn answer(world: &mut World, fields: &mut Fields) -> Outcome {
     let word = fields.take_text("answer")?;
     let answer = Answer {
         command: fields.take_text("to")?,
+        key: match fields.take("key") {
+            None => String::new(),
+            Some(key) => key.as_str().ok_or("`key` is a text")?.to_owned(),
+        },
         error: error(&word),
         times: fields.take_number("times")?.unwrap_or(1) as usize,
     };

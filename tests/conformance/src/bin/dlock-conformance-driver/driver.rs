@@ -6,18 +6,20 @@ use std::rc::Rc;
 use std::thread;
 
 use redis::{Cmd, Value as Reply};
-use redis_dlock_client::{CancellationToken, Guard, Locks};
+use redis_dlock_client::{CancellationToken, Guard, Locks, Settings};
 use serde_json::{Value, json};
 use tokio::task::spawn_local;
 
 use crate::many::{Many, churn};
 use crate::options;
-use crate::outcome::{answer, failure, not_acquired, reason, skipped};
+use crate::outcome::{answer, failure, lost, not_acquired, skipped};
+use crate::renewals::Renewals;
 
 /// The locks that the kit knows, each by the id of the command that acquired it.
 pub struct Driver {
     address: String,
     locks: Locks,
+    renewals: Renewals,
     waiting: RefCell<BTreeMap<u64, CancellationToken>>,
     held: RefCell<BTreeMap<u64, Rc<Guard>>>,
     many: RefCell<Many>,
@@ -25,9 +27,15 @@ pub struct Driver {
 
 impl Driver {
     pub fn new(address: &str) -> Self {
+        let renewals = Renewals::default();
+        let settings = Settings::default().on_event({
+            let renewals = renewals.clone();
+            move |event| renewals.on_event(event)
+        });
         Self {
             address: address.to_owned(),
-            locks: Locks::open(address).expect("the kit passes a valid address"),
+            locks: Locks::with(address, settings).expect("the kit passes a valid address"),
+            renewals,
             waiting: RefCell::default(),
             held: RefCell::default(),
             many: RefCell::default(),
@@ -123,9 +131,11 @@ impl Driver {
         self.held.borrow_mut().insert(id, Rc::new(guard));
         spawn_local(async move {
             ended.cancelled().await;
-            let guard = driver.held.borrow().get(&id).cloned();
-            if let Some(lost) = guard.and_then(|guard| guard.lost_now()) {
-                println!("{}", json!({"event": "lost", "of": id, "because": reason(lost)}));
+            let Some(guard) = driver.held.borrow().get(&id).cloned() else {
+                return;
+            };
+            if let Some(why) = guard.lost_now() {
+                println!("{}", lost(id, why, driver.renewals.last_error(guard.owner())));
             }
         });
     }

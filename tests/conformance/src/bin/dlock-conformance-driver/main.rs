@@ -2,12 +2,14 @@
 //! the protocol.
 //!
 //! - `driver`: the commands, and the locks that they are about. `options`: how a lock is asked for.
-//! - `many`: the commands that make many locks at once. `outcome`: what is answered.
+//! - `many`: the commands that make many locks at once. `outcome`: what is answered, `renewals`: why
+//!   leases were not renewed.
 
 mod driver;
 mod many;
 mod options;
 mod outcome;
+mod renewals;
 
 use std::io::{self, BufRead as _};
 use std::process::ExitCode;

@@ -28,8 +28,17 @@ pub fn failure(error: &Error) -> Value {
     }
 }
 
+/// The event of a loss. `last` is the word of the last renewal, if it failed.
+pub fn lost(id: u64, lost: Lost, last: Option<String>) -> Value {
+    let mut event = json!({"event": "lost", "of": id, "because": reason(lost)});
+    if let Some(last) = last.filter(|_| lost == Lost::LeaseExpired) {
+        event["last"] = json!(last);
+    }
+    event
+}
+
 /// Why a lock is lost.
-pub fn reason(lost: Lost) -> &'static str {
+fn reason(lost: Lost) -> &'static str {
     match lost {
         Lost::LeaseExpired => "EXPIRED",
         Lost::MaxHold => "MAXHOLD",
@@ -42,7 +51,7 @@ pub fn reason(lost: Lost) -> &'static str {
 }
 
 /// The first word of the server's error.
-fn word(error: &Error) -> &str {
+pub fn word(error: &Error) -> &str {
     match error {
         Error::Lost(lost) => reason(*lost),
         Error::Deadlock(_) => "DEADLOCK",
