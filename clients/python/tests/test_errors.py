@@ -251,6 +251,27 @@ def test_timeout_of_a_queued_request_whose_reader_gets_no_answers_says_so(
     assert told_of.value.reason == "CONNECTION"
 
 
+def test_timeout_after_the_reader_has_connected_again_says_that_others_hold_it(
+    proxy: Proxy, other: dlock.Locks, client: redis.Redis, key: str
+) -> None:
+    locks = dlock.Locks(redis.Redis(port=proxy.port))
+    outcomes: List[BaseException] = []
+
+    def wait() -> None:
+        try:
+            locks.acquire(key, timeout=1.5)
+        except dlock.Timeout as error:
+            outcomes.append(error)
+
+    with other.lock(key):
+        thread = threading.Thread(target=wait)
+        thread.start()
+        eventually(lambda: waiters(client, key) == 1)
+        proxy.cut()
+        thread.join()
+    assert [error.reason for error in outcomes if isinstance(error, dlock.Timeout)] == ["TAKEN"]
+
+
 def test_attempt_at_a_silent_server_ends_with_the_error_of_its_connection(
     stand_in: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

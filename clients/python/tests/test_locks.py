@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import signal
 import threading
 import time
-from typing import List
+from pathlib import Path
+from typing import Any, List
 
 import pytest
 import redis
@@ -177,6 +179,25 @@ def test_user_without_inboxes_is_told_so_when_it_has_to_wait(
     with other.lock(key), pytest.raises(redis.ResponseError, match="^NOPERM"):
         locks.acquire(key, timeout=5)
     locks.close()
+
+
+def test_rights_in_the_readme_are_enough(
+    client: redis.Redis, other: dlock.Locks, dlock_server: DlockServer, key: str
+) -> None:
+    readme = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+    commands = sorted(set(re.findall(r"\+dlock\.\w+", readme)))
+    assert len(commands) == 6
+    client.execute_command("ACL SETUSER app on >pw ~* -@all +set", *commands)
+    limited = dlock_server.client(username="app", password="pw")
+    held = other.acquire(key)
+    threading.Timer(0.2, held.release).start()
+    with dlock.lock(limited, key, timeout=10) as waited:
+        waited.extend(60)
+        assert waited.query("SET", key + ":data", "1")
+    lock: Any = limited.lock(key, timeout=10, lock_class=dlock.Lock)
+    with lock:
+        assert lock.owned() and lock.locked() and lock.extend(5)
+    dlock.Locks(limited).close()
 
 
 def test_interrupted_wait_leaves_no_waiter(client: redis.Redis, other: dlock.Locks, key: str) -> None:

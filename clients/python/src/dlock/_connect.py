@@ -54,7 +54,7 @@ class Dialer:
             settings = dict(client.get_connection_kwargs())
             self.nodes = [(node.host, node.port) for node in client.nodes_manager.startup_nodes.values()]
             self._remap = client.nodes_manager.address_remap
-            kind = SSLConnection if settings.get("ssl") else settings.get("connection_class", Connection)
+            kind = SSLConnection if settings.get("ssl") else settings.get("connection_class") or Connection
             settings["redis_connect_func"] = getattr(client, "user_on_connect_func", None)
         else:
             pool = client.connection_pool
@@ -90,8 +90,9 @@ class Dialer:
             if not self._settings.get("client_name"):
                 # So that CLIENT LIST shows what it is, if the user has the right to that.
                 call(connection, (b"CLIENT", b"SETNAME", b"dlock"))
-        except ResponseError as error:
-            if "max number of clients" in str(error):
+        except BaseException as error:
+            connection.disconnect()
+            if isinstance(error, ResponseError) and "max number of clients" in str(error):
                 raise redis.ConnectionError(str(error)) from error
             raise
         return connection

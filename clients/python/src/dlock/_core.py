@@ -226,9 +226,6 @@ class Core:
         if isinstance(error, ResponseError) and hold.stage is not Stage.GIVEN_BACK:
             # The server has refused the connection.
             return self.on_reply(hold, error, 0.0, hold.link)
-        if hold.stage is Stage.PROBING:
-            hold.trouble = error.with_traceback(None)
-            return self._finish(hold)
         if hold.stage is Stage.WAITING:
             hold.has_copies = True
             if not self.has_connected:
@@ -259,7 +256,7 @@ class Core:
             link.want_inbox(inbox)
             if link.is_open:
                 link.submit(hold)
-        elif is_elsewhere or self._is_temporary(hold, word):
+        elif is_elsewhere or (word and self._is_temporary(hold, word)):
             self._retry(hold, reply)
         elif stage is Stage.WAITING:
             self._on_acquire_reply(hold, reply, sent_at)

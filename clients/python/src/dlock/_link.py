@@ -250,7 +250,8 @@ class Link:
             # A repeated call may get answers whose leases began when it was sent first.
             sent_at = sent_at or clock()
             try:
-                connection = connection or self._connect(4.0)
+                if connection is None:
+                    connection, self.trouble = self._connect(4.0), None
                 is_used = self._read_answers(connection, inbox, cursor, sent_at)
                 sent_at = pause = 0.0
             except Exception as error:
@@ -304,7 +305,7 @@ class Link:
                 for hold in self.waiting():
                     core.fail(hold, error)
             self.asked_at = inf
-            if word not in ("NOINBOX", "BUSYINBOX"):
+            if word not in ("NOINBOX", "BUSYINBOX", "UNBLOCKED"):
                 self.trouble = error.with_traceback(None)
             if word not in ("", "READONLY"):
                 return False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import weakref
 from typing import TYPE_CHECKING, Any, Callable, Coroutine, Optional, TypeVar
 
 from ._core import close_core_of, core_of
@@ -40,10 +41,12 @@ class LostEvent(threading.Event):
 
     def __init__(self, hold: Hold) -> None:
         super().__init__()
-        self._is_lost = hold.is_lost
+        # Without a circle, so that a lock that is dropped is gone at once.
+        self._hold = weakref.ref(hold)
 
     def is_set(self) -> bool:
-        return super().is_set() or self._is_lost()
+        hold = self._hold()
+        return super().is_set() or (hold is not None and hold.is_lost())
 
 
 class Held(AnyHeld):
