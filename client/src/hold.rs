@@ -132,7 +132,7 @@ pub(crate) fn random_share(range: RangeInclusive<f64>) -> f64 {
 }
 
 /// A failed renewal is retried after a 20th of the remaining lease, within these limits.
-const MIN_RETRY_PAUSE: Duration = Duration::from_millis(5);
+const MIN_RETRY_PAUSE: Duration = Duration::from_millis(20);
 const MAX_RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// A renewal may be early by this part of the time after which it is due.

@@ -16,6 +16,19 @@ pub enum Fate {
     Late,
 }
 
+/// Three times within this time are a storm.
+const STORM: Duration = Duration::from_millis(500);
+
+impl Route {
+    /// Notes that connections were cut, or waiting requests were turned away.
+    fn disturb(&mut self) {
+        let now = elapsed();
+        if self.disturbed[0] != now {
+            self.disturbed = [now, self.disturbed[0], self.disturbed[1]];
+        }
+    }
+}
+
 impl Net {
     pub fn random_fate(&mut self) -> Fate {
         match self.random.u32(..4) {
@@ -38,6 +51,9 @@ impl Net {
         tell(|| format!("{number}: cut, {fate:?}"));
         self.collect();
         self.counts.note("cut");
+        if let Some(connection) = self.connections.get(&number) {
+            self.routes[connection.process].disturb();
+        }
         self.lose(number, fate, LATE);
     }
 
@@ -107,6 +123,7 @@ impl Net {
                 String::from_utf8_lossy(key)
             )
         });
+        self.routes.iter_mut().for_each(Route::disturb);
         self.server.turn_away(key, "CLUSTERDOWN Hash slot not served");
         self.turned_away.insert(key.to_vec());
     }
@@ -150,11 +167,14 @@ impl Net {
     pub fn is_good(&self, process: usize) -> bool {
         let (now, route) = (elapsed(), &self.routes[process]);
         let rejected_until = route.rejected.map_or(Duration::ZERO, |(until, _)| until);
+        // In a storm nothing lasts long enough for what has to be done.
+        let is_storm = route.disturbed[2] > Duration::ZERO && now - route.disturbed[2] < STORM;
         let mut own = self
             .connections
             .values()
             .filter(|connection| connection.process == process);
         route.refused_until.max(route.stalled_until).max(rejected_until) <= now
+            && !is_storm
             && own.all(|connection| connection.stalled_until <= now)
     }
 }

@@ -70,6 +70,8 @@ struct Route {
     stalled_until: Duration,
     /// Commands are rejected with this error until then.
     rejected: Option<(Duration, &'static str)>,
+    /// When its connections were cut, or its requests turned away, the last three times, the last time first.
+    disturbed: [Duration; 3],
     /// Its last call of GRANTS: the inbox and the cursor.
     inbox: Option<(Vec<u8>, Vec<u8>)>,
 }
