@@ -220,7 +220,7 @@ func (e *entry) explain() error {
 	case b.asking != 0 && now()-b.asking > int64(lateAnswers):
 		return noReplyError{b.link.server, errors.New("no answers to waiting requests")}
 	}
-	if err := e.probe(b); again[wordOf(err)]&waiting != 0 && wordOf(err) != noReply {
+	if err := e.probe(b); again[wordOf(err)]&waiting != 0 {
 		return err
 	}
 	return ErrBusy

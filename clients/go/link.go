@@ -117,23 +117,24 @@ func (k *link) take() []request {
 
 // exchange sends requests together, and takes their replies.
 func (k *link) exchange(client *redis.Client, batch []request) {
-	var commands []*redis.Cmd
-	var sent []request
-	pipeline := client.Pipeline()
+	commands, sent := make([]redis.Cmder, 0, len(batch)), batch[:0]
 	for _, r := range batch {
 		if args := r.command(); args != nil {
-			command := redis.NewCmd(background, args...)
-			_ = pipeline.Process(background, command)
-			commands, sent = append(commands, command), append(sent, r)
+			commands, sent = append(commands, redis.NewCmd(background, args...)), append(sent, r)
 		}
 	}
-	if len(sent) == 0 {
-		return
+	t, failure := now(), error(nil)
+	switch len(commands) {
+	case 0:
+	case 1:
+		failure = client.Process(background, commands[0])
+	default:
+		pipeline := client.Pipeline()
+		_ = pipeline.BatchProcess(background, commands...)
+		_, failure = pipeline.Exec(background)
 	}
-	t := now()
-	_, failure := pipeline.Exec(background)
 	for number, command := range commands {
-		sent[number].done(k.replyOf(t, command, failure))
+		sent[number].done(k.replyOf(t, command.(*redis.Cmd), failure))
 	}
 }
 

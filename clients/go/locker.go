@@ -108,16 +108,16 @@ func (l *Locker) ask(ctx context.Context, key string, s settings, began int64) (
 		defer stop()
 		limited = withLimit
 	}
-	hold := hold{}
-	hold.work, hold.cancel = context.WithCancelCause(ctx)
+	held := hold{}
+	held.work, held.cancel = context.WithCancelCause(ctx)
 	for range maxLateGrants {
-		e = &entry{settings: s, locker: l, core: l.core, key: key, began: began, hold: hold}
+		e = &entry{settings: s, locker: l, core: l.core, key: key, began: began, hold: held}
 		if err = e.acquire(limited); !errors.Is(err, ErrLost) {
 			break
 		}
 	}
 	if err != nil {
-		hold.cancel(nil)
+		held.cancel(nil)
 	}
 	return e, err
 }

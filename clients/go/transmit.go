@@ -70,6 +70,7 @@ func (e *entry) repeat(k kind, isOver func() bool, command []any, done func(repl
 				done(r)
 				return
 			}
+			e.problem = r.err
 			e.later(pause, send)
 			pause = min(2*pause, maxPause)
 		})

@@ -144,10 +144,13 @@ func TestMutex_value_in_use_is_no_reentry(t *testing.T) {
 	first := newMutex(redsync.WithExpiry(2 * time.Second))
 	lock(t, first)
 	var taken *redsync.ErrTaken
-	for range 3 { // none of which extends the lease of the first
+	for range 3 {
 		if err := newMutex(redsync.WithExpiry(time.Minute)).TryLock(); !errors.As(err, &taken) {
 			t.Fatal(err)
 		}
+	}
+	if server.Calls("dlock.acquire") != 1 {
+		t.Fatal("a request has extended the lease of the first")
 	}
 	err := newMutex(redsync.WithTries(3), redsync.WithRetryDelay(20*time.Millisecond)).Lock()
 	if !errors.As(err, &taken) {
