@@ -13,8 +13,8 @@ export interface Acquisition {
   /** Whether the server may have it, and whether a copy of it may arrive late. */
   isKnown: boolean;
   hasLostCopies: boolean;
-  /** Whether the server has said that it is queued, and the last error if only errors came since. */
-  isQueued: boolean;
+  /** What the server has replied to the last copy, and the last error if only errors came since. */
+  lastReply: "queued" | "no inbox" | undefined;
   lastError: LockError | undefined;
   /** Takes it out of the queue: it is granted or over, or has to be sent again, perhaps because of an error. */
   dequeue: (error?: LockError) => void;

@@ -35,6 +35,13 @@ export class Lost extends LockError {
   }
 }
 
+/** A node of a cluster has sent elsewhere, but the program's client knows only one server. */
+export class NoCluster extends LockError {
+  constructor(server: string, cause: LockError) {
+    super(cause.word, `${cause.message}: ${server} is a node of a cluster: pass a client of the cluster`, { cause });
+  }
+}
+
 export const noReply = (server: string, why: string, cause?: unknown) =>
   new LockError("CONNECTION", `no reply from ${server}: ${why}`, { cause });
 
@@ -47,16 +54,16 @@ export function lockError(error: unknown, server = "the server"): LockError {
   const word = /^[A-Z][A-Z0-9]+(?= |$)/.exec(message)?.[0];
   if (!word) return noReply(server, message || String(code), error);
   const hasNoModule = /^ERR unknown command ['`]?dlock/i.test(message);
-  const why = hasNoModule ? `ERR ${server} does not have the DLOCK module: load it, or connect to another server` : message;
-  return new LockError(word, why, { cause: error });
+  const advice = `ERR ${server} does not have the DLOCK module: load it, or connect to another server`;
+  return new LockError(word, hasNoModule ? advice : message, { cause: error });
 }
 
 /** What is sent: an ACQUIRE that waits or one that does not, EXTEND, RELEASE, GUARD. */
 export type Sent = "wait" | "try" | "extend" | "release" | "guard";
-type Table = [words: string, sent: string][];
+type Rules = [words: string, sent: string][];
 
 /** The tables of docs/client-authors.md: what is sent again after an error with one of these words. */
-const AGAIN: Table = [
+const AGAIN: Rules = [
   ["CONNECTION", "wait try extend release"],
   ["MOVED ASK", "wait try extend release guard"],
   ["TRYAGAIN CLUSTERDOWN READONLY MASTERDOWN LOADING UNBLOCKED", "wait extend release"],
@@ -65,13 +72,14 @@ const AGAIN: Table = [
 ];
 
 /** What finds with these words that the lock is lost. */
-const LOST: Table = [
+const LOST: Rules = [
   ["NOTHELD NOTOWNER STALE", "extend release guard"],
   ["WRONGTYPE", "extend release"],
 ];
 
-const has = (table: Table, { word }: LockError, sent: Sent) =>
-  table.some(([words, commands]) => words.split(" ").includes(word) && commands.split(" ").includes(sent));
+const has = (rules: Rules, { word }: LockError, sent: Sent) =>
+  rules.some(([words, commands]) => words.split(" ").includes(word) && commands.split(" ").includes(sent));
 
-export const isAgain = (error: LockError, sent: Sent): boolean => has(AGAIN, error, sent);
+export const isAgain = (error: LockError, sent: Sent): boolean =>
+  !(error instanceof NoCluster) && has(AGAIN, error, sent);
 export const isLost = (error: LockError, sent: Sent): boolean => has(LOST, error, sent);

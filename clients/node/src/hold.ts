@@ -5,7 +5,7 @@ import type { Acquisition } from "./acquisition.js";
 import { deadline, inTime, MAX_TIMER, now, unlessAborted, type Args } from "./client.js";
 import { closed, isAgain, isLost, LockError, lockError, Lost, noReply } from "./errors.js";
 import { report, type LockEvent } from "./events.js";
-import { checkKey, checkLease, type Key, type Settings } from "./options.js";
+import { checkKey, checkLease, checkWord, type Key, type Settings, type Word } from "./options.js";
 import type { Router } from "./router.js";
 import type { Tasks } from "./tasks.js";
 
@@ -37,13 +37,14 @@ export class Hold implements Acquisition {
   stage: "waiting" | "held" | "over" = "waiting";
   isKnown = false;
   hasLostCopies = false;
-  isQueued = false;
+  lastReply: "queued" | "no inbox" | undefined;
   lastError: LockError | undefined;
   dequeue = (_error?: LockError): void => {};
   settle!: (isGranted: boolean) => void;
   fail!: (error: unknown) => void;
   readonly outcome = new Promise<boolean>((settle, fail) => Object.assign(this, { settle, fail }));
   readonly #controller = new AbortController();
+  #wasQueued = false;
   #granted = 0;
   /** Until when the lease lasts for certain, and until when the lock may be held. */
   #deadline = 0;
@@ -92,9 +93,10 @@ export class Hold implements Acquisition {
   }
 
   /** A fenced write: the server runs the command if the lock is held. Rejects with Lost if it has not run. */
-  async query(command: string, ...args: Args): Promise<unknown> {
+  async query(command: string, ...args: Word[]): Promise<unknown> {
+    const words = [command, ...args].map(checkWord);
     this.#check();
-    const guard = () => ["DLOCK.GUARD", this.rawKey, this.owner, this.fence, command, ...args];
+    const guard = () => ["DLOCK.GUARD", this.rawKey, this.owner, this.fence, ...words];
     const run = this.scope.router.call(this.rawKey, guard, (error) => this.isHeld && isAgain(error, "guard"));
     return await this.scope.tasks.track(run.catch((error: LockError) => Promise.reject(this.#lostBy(error, "guard"))));
   }
@@ -114,8 +116,9 @@ export class Hold implements Acquisition {
   }
 
   queue(ahead: number): void {
-    [this.isQueued, this.lastError] = [true, undefined];
-    this.report({ type: "queued", ahead });
+    [this.lastReply, this.lastError] = ["queued", undefined];
+    if (!this.#wasQueued) this.report({ type: "queued", ahead });
+    this.#wasQueued = true;
   }
 
   grant(fence: number, until: number): void {
@@ -128,9 +131,7 @@ export class Hold implements Acquisition {
   }
 
   renewWithin(ms: number): void {
-    const left = this.#deadline - now();
-    const needsRenewal = this.settings.renew && this.#deadline < this.#maxEnd;
-    this.#wakeAfter(needsRenewal ? Math.min(ms, this.lease / 3, left / 3, this.remaining()) : this.remaining());
+    this.#wakeAfter(Math.min(ms, this.lease / 3, (this.#deadline - now()) / 3, this.remaining()));
   }
 
   refuse(): void {
@@ -230,7 +231,7 @@ export class Hold implements Acquisition {
     if (this.stage !== "held") return;
     if (!this.isHeld) return void this.#expire();
     this.#wakeAfter(this.remaining());
-    if (!this.settings.renew) return;
+    if (!this.settings.renew || this.#deadline >= this.#maxEnd) return;
     this.#isRenewing = true;
     await this.#extend(this.lease).catch((error: LockError) => (this.lastError = error));
     this.#isRenewing = false;

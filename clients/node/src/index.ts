@@ -5,4 +5,4 @@ export type { Lock } from "./hold.js";
 export { fromIoredis } from "./ioredis.js";
 export { Locks, type LocksOptions } from "./locks.js";
 export { fromNodeRedis } from "./node-redis.js";
-export type { Key, LockOptions, TryOptions } from "./options.js";
+export type { Key, LockOptions, TryOptions, Word } from "./options.js";

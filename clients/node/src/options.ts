@@ -1,6 +1,9 @@
 /** A key is text, sent as UTF-8, or bytes. Both name the same lock if the bytes are the same. */
 export type Key = string | Uint8Array;
 
+/** A word of a command. */
+export type Word = string | number | bigint | Uint8Array;
+
 export interface LockOptions {
   /** The lease in ms, 30 000 by default. It is renewed after each third of it. */
   lease?: number | undefined;
@@ -36,6 +39,7 @@ export interface Settings {
 
 const NAMES = ["lease", "timeout", "signal", "shared", "limit", "owner", "renew", "maxHold"];
 const MAX_LIMIT = 2 ** 31 - 1;
+const LIMIT = `limit is a whole number from 1 to ${MAX_LIMIT}`;
 
 const isNumber = (value: unknown): value is number => typeof value === "number";
 const isBoolean = (value: unknown) => typeof value === "boolean";
@@ -64,9 +68,19 @@ export function checkLease(value: unknown, name = "lease"): number {
 
 export function checkKey(key: unknown): Buffer {
   if (Array.isArray(key)) throw new TypeError("a key is text or bytes, not an array: take several locks with using");
-  if (isText(key)) return Buffer.from(key as string);
-  if (key instanceof Uint8Array && key.length > 0) return Buffer.from(key);
-  throw new TypeError(`a key is text or bytes, and not empty: this is ${kindOf(key)}`);
+  const isKey = isText(key) || (key instanceof Uint8Array && key.length > 0);
+  if (!isKey) throw new TypeError(`a key is text or bytes, and not empty: this is ${kindOf(key)}`);
+  const bytes = Buffer.from(key as string);
+  // All halves of surrogate pairs would become the same bytes.
+  const isOther = typeof key === "string" && String(bytes) !== key;
+  if (isOther) throw new TypeError("a key is text that UTF-8 can write, or bytes: this has half of a surrogate pair");
+  return bytes;
+}
+
+export function checkWord(word: unknown): string | Buffer {
+  if (word instanceof Uint8Array) return Buffer.from(word);
+  if (["string", "number", "bigint"].includes(typeof word)) return String(word);
+  throw new TypeError(`query takes text, numbers and bytes: this is ${kindOf(word)}`);
 }
 
 /** Refuses options that do not exist. */
@@ -81,12 +95,13 @@ export function checkNames(options: object, names: string[]): void {
 /** Refuses options that do not exist, and values that mean nothing. `waits`: whether there is a timeout. */
 export function checkOptions(options: LockOptions, waits: boolean): Settings {
   checkNames(options, waits ? NAMES : NAMES.filter((name) => name !== "timeout"));
-  const { lease = 30_000, timeout = Infinity, maxHold = Infinity, signal, shared, limit, owner, renew = true } = options;
+  const { lease = 30_000, timeout = Infinity, maxHold = Infinity, renew = true } = options;
+  const { signal, shared, limit, owner } = options;
   if (!isTimeout(timeout)) throw refusedNumber(timeout, "timeout is a number of ms, 0 or more");
   if (!isTime(maxHold)) throw refusedNumber(maxHold, "maxHold is a number of ms above 0");
   if (signal !== undefined && !isSignal(signal)) throw refused(signal, "signal is an AbortSignal");
   if (shared !== undefined && !isBoolean(shared)) throw refused(shared, "shared is true or false");
-  if (limit !== undefined && !isLimit(limit)) throw refusedNumber(limit, `limit is a whole number from 1 to ${MAX_LIMIT}`);
+  if (limit !== undefined && !isLimit(limit)) throw refusedNumber(limit, LIMIT);
   if (shared && limit !== undefined) throw new TypeError("shared has no limit: leave out one of shared and limit");
   if (owner !== undefined && !isText(owner)) throw refused(owner, "owner is text, and not empty");
   if (!isBoolean(renew)) throw refused(renew, "renew is true or false");

@@ -1,6 +1,6 @@
 import type { Acquisition, Granted, Table } from "./acquisition.js";
-import { now, pause, TIMEOUT, type Args, type Client } from "./client.js";
-import { isAgain, LockError, lockError } from "./errors.js";
+import { inTime, now, pause, TIMEOUT, type Args, type Client } from "./client.js";
+import { isAgain, lockError, NoCluster, noReply, type LockError } from "./errors.js";
 import { Session } from "./session.js";
 import { slotOf } from "./slot.js";
 import { Tasks } from "./tasks.js";
@@ -15,6 +15,9 @@ const RENEWED_WITHIN = 500;
 
 /** Thousands of holds may be renewed at once while a server is loading. */
 const MAX_PAUSE = 400;
+
+/** How late a timeout may be because its cause is asked for. */
+const ASKED_FOR = 200;
 
 /** For how long connections that nothing uses stay open. */
 const IDLE = 5_000;
@@ -66,9 +69,12 @@ export class Router implements Table {
     return this.#repeat(rawKey, (session) => session.link.send(command), isRepeated);
   }
 
-  /** Why a request is not granted yet. Undefined: others hold the lock, or wait for it. */
+  /** Why a request is not granted yet. Undefined: others hold the lock, or wait for it, as the server says. */
   async explain(request: Acquisition): Promise<LockError | undefined> {
-    return await this.#session(request.rawKey).then((session) => session.explain(request), lockError);
+    if (request.lastError) return request.lastError;
+    if (!request.lastReply) return noReply(this.server, "none to this request");
+    const asked = this.#session(request.rawKey).then((session) => session.explain(request));
+    return await inTime(asked, ASKED_FOR).catch((error) => lockError(error, this.server));
   }
 
   find(id: string): Acquisition | undefined {
@@ -119,8 +125,7 @@ export class Router implements Table {
           address = session.address;
           return await action(session);
         } catch (cause) {
-          const error = lockError(cause, this.server);
-          this.#reroute(rawKey, error, address);
+          const error = this.#reroute(rawKey, lockError(cause, this.server), address);
           if (!isRepeated(error)) throw error;
           // A link has its own pauses.
           if (error.word === "CONNECTION") continue;
@@ -137,12 +142,9 @@ export class Router implements Table {
   }
 
   /** Takes note of where a key is after this error of a node. */
-  #reroute(rawKey: Buffer, error: LockError, address: string): void {
+  #reroute(rawKey: Buffer, error: LockError, address: string): LockError {
     const { word, message } = error;
-    if (!this.client.primary && (word === "MOVED" || word === "ASK")) {
-      const advice = `${message}: ${this.server} is a node of a cluster: pass a client of the cluster`;
-      throw new LockError(word, advice, { cause: error });
-    }
+    if (!this.client.primary) return ["MOVED", "ASK"].includes(word) ? new NoCluster(this.server, error) : error;
     if (word === "MOVED") {
       const [, slot, to] = message.split(" ");
       // A node may name only a port, for its own host.
@@ -152,6 +154,7 @@ export class Router implements Table {
       const others = this.client.nodes().filter((other) => other !== address);
       if (others.length > 0) this.#moved.set(slotOf(rawKey), others[Math.floor(Math.random() * others.length)]!);
     }
+    return error;
   }
 
   async #session(rawKey: Buffer): Promise<Session> {

@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import type { Acquisition, Table } from "./acquisition.js";
-import { deadline, inTime, now, pause, TIMEOUT, type Client, type Replies } from "./client.js";
+import { deadline, now, pause, TIMEOUT, type Client, type Replies } from "./client.js";
 import { isAgain, LockError, lockError, noReply } from "./errors.js";
 import { Link } from "./link.js";
 
@@ -8,8 +8,6 @@ import { Link } from "./link.js";
 const [BLOCK, TTL] = [2_000, 5_000];
 /** How late the reply to a DLOCK.GRANTS may be until it is missed. */
 const LATE = 500;
-/** How long a timeout may be late because its cause is asked for. */
-const ASKED_FOR = 200;
 
 type Answer = [word: Buffer, id: Buffer, key: Buffer, owner: Buffer, ...rest: unknown[]];
 type Grants = [cursor: number, waited: number, answers: Answer[]];
@@ -45,7 +43,7 @@ export class Session {
         if (request.stage !== "waiting") return undefined;
         // Before it is sent, because its answer may overtake the reply.
         this.#queued.add(request);
-        request.isKnown = true;
+        [request.isKnown, request.lastReply] = [true, undefined];
         [inbox, sent] = [this.#inbox, now()];
         return request.command(inbox);
       });
@@ -61,26 +59,22 @@ export class Session {
       }
     } catch (error) {
       if ((error as LockError).word !== "NOINBOX") throw error;
+      [request.lastReply, request.lastError] = ["no inbox", undefined];
       if (inbox === this.#inbox) this.#open();
     } finally {
-      request.isQueued = false;
       this.#queued.delete(request);
     }
   }
 
-  /** Why a request is not granted yet. Undefined: others hold the lock, or wait for it, as the server says. */
-  async explain(request: Acquisition): Promise<LockError | undefined> {
-    if (request.lastError) return request.lastError;
-    if (!request.isQueued) return noReply(this.#server, "none to this request");
+  /** Why a request that has a reply is not granted yet. Undefined: others hold the lock, or wait for it. */
+  async explain({ rawKey, owner, lastReply }: Acquisition): Promise<LockError | undefined> {
     if (now() - this.#asking > BLOCK + LATE) return noReply(this.#server, "no answers to waiting requests");
-    try {
-      // Names what keeps the server from granting anything. It changes nothing: this owner waits.
-      await inTime(this.link.send(() => ["DLOCK.EXTEND", request.rawKey, request.owner, 1]), ASKED_FOR);
-    } catch (cause) {
-      const error = lockError(cause, this.#server);
-      return isAgain(error, "wait") ? error : undefined;
-    }
-    return undefined;
+    // Names what keeps the server from granting anything. It changes nothing: this owner waits.
+    const asked = this.link.send(() => ["DLOCK.EXTEND", rawKey, owner, 1]);
+    const error = await asked.then(() => undefined, (error: LockError) => error);
+    if (error && isAgain(error, "wait")) return error;
+    const isTaken = lastReply === "queued" || error?.word === "NOTOWNER";
+    return isTaken ? undefined : noReply(this.#server, "no inbox for the answer");
   }
 
   close(): void {

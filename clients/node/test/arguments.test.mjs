@@ -34,8 +34,9 @@ test("Locks refuse a client without its adapter, and name that", () => {
 });
 
 test("an adapter refuses the client of the other library, and names the other adapter", () => {
-  for (const client of nodeRedis()) assert.throws(() => fromIoredis(client), refusal("use fromNodeRedis for this one$"));
-  for (const client of ioredis()) assert.throws(() => fromNodeRedis(client), refusal("use fromIoredis for this one$"));
+  const [other, one] = [refusal("use fromNodeRedis for this one$"), refusal("use fromIoredis for this one$")];
+  for (const client of nodeRedis()) assert.throws(() => fromIoredis(client), other);
+  for (const client of ioredis()) assert.throws(() => fromNodeRedis(client), one);
   for (const client of others()) {
     assert.throws(() => fromIoredis(client), refusal("^fromIoredis takes a client of ioredis 5 or 6 .*: not "));
     assert.throws(() => fromNodeRedis(client), refusal("^fromNodeRedis takes a client of node-redis 5 or 6 .*: not "));

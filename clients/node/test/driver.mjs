@@ -53,7 +53,7 @@ async function acquire(command, waits) {
     return { held: true, fence: lock.fence };
   } catch (error) {
     if (error === cancel.signal.reason) return { cancelled: true };
-    if (error instanceof AcquireTimeout && waits) return { held: false, because: error.cause?.word ?? "TAKEN" };
+    if (error instanceof AcquireTimeout) return { held: false, because: error.cause?.word ?? "TAKEN" };
     throw error;
   } finally {
     waiting.delete(id);

@@ -50,8 +50,17 @@ export function cleanUp(t, end) {
   cleanups.get(t).push(end);
 }
 
-/** A process that listens at a port, in its own directory. It ends with the test. */
-async function start(t, port, args, configuration = "") {
+/** A server, which ends with the test. Somebody else may take the port before it does. */
+async function start(t, args, configuration = "") {
+  for (let tries = 0; tries < 3; tries++) {
+    const server = await startAt(await freePort(), t, args, configuration);
+    if (server) return server;
+  }
+  throw new Error(`${program} does not start: ${args.join(" ")}`);
+}
+
+/** A process that listens at a port, in its own directory, if it can. */
+async function startAt(port, t, args, configuration) {
   const directory = mkdtempSync(join(tmpdir(), "dlock-node-"));
   const file = join(directory, "server.conf");
   writeFileSync(file, `port ${port}\nbind 127.0.0.1\ndir ${directory}\n${configuration}`);
@@ -66,14 +75,14 @@ async function start(t, port, args, configuration = "") {
     rmSync(directory, { recursive: true });
   });
   const isUp = await Promise.race([client.ping(), ended.then(() => false)]);
-  if (!isUp) throw new Error(`${program} does not start: ${args.join(" ")}`);
+  if (!isUp) return undefined;
   return {
     port,
     url: `redis://127.0.0.1:${port}`,
     child,
     ended,
     /** Sends a command on a connection of its own. */
-    ask: (...command) => client.call(...command.map(String)),
+    ask: (...command) => client.call(...command.map((word) => (Buffer.isBuffer(word) ? word : String(word)))),
     /** How many connections there are besides this one, with this word. */
     async connections(word = "cmd=") {
       const lines = (await client.client("LIST")).split("\n");
@@ -89,13 +98,13 @@ async function start(t, port, args, configuration = "") {
 }
 
 export async function startServer(t, ...args) {
-  return await start(t, await freePort(), ["--save", "", "--loadmodule", process.env.DLOCK_MODULE, ...args]);
+  return await start(t, ["--save", "", "--loadmodule", process.env.DLOCK_MODULE, ...args]);
 }
 
 export async function startSentinel(t, primary) {
   const lines = [`sentinel monitor locks 127.0.0.1 ${primary.port} 1`];
   lines.push("sentinel down-after-milliseconds locks 500", "sentinel failover-timeout locks 2000");
-  return await start(t, await freePort(), ["--sentinel"], lines.join("\n"));
+  return await start(t, ["--sentinel"], lines.join("\n"));
 }
 
 /** A cluster of two primaries, each with half of the slots, and a replica of the first. */
