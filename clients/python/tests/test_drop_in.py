@@ -138,7 +138,8 @@ def test_outage_raises_what_redis_py_raises(own_server: DlockServer, key: str) -
         new(redis.Redis(port=1), key).acquire(blocking=False)
 
 
-def test_grace_period_is_not_taken(dlock_server: DlockServer, key: str) -> None:
+def test_grace_period_is_not_taken(dlock_server: DlockServer, key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dlock._held, "_PROBE_TIME", 10.0)
     server = dlock_server.another("--dlock.startup-grace-ms", "20000")
     try:
         for options in ({"blocking": False}, {"blocking_timeout": 0.1}):

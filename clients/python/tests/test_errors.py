@@ -199,7 +199,10 @@ def test_timeout_of_a_lock_that_others_hold_says_so(client: redis.Redis, other: 
 
 
 @pytest.mark.parametrize("kind", ["threads", "asyncio"])
-def test_timeout_in_a_grace_period_names_it(dlock_server: DlockServer, kind: str) -> None:
+def test_timeout_in_a_grace_period_names_it(
+    dlock_server: DlockServer, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_held, "_PROBE_TIME", 10.0)
     server = dlock_server.another("--dlock.startup-grace-ms", "20000")
     try:
         with pytest.raises(dlock.Timeout, match="GRACE") as told_of:
@@ -268,6 +271,9 @@ def test_timeout_after_the_reader_has_connected_again_says_that_others_hold_it(
         thread.start()
         eventually(lambda: waiters(client, key) == 1)
         proxy.cut()
+        # The other connection, too.
+        with locks.lock(key + ":2"):
+            pass
         thread.join()
     assert [error.reason for error in outcomes if isinstance(error, dlock.Timeout)] == ["TAKEN"]
 
@@ -423,6 +429,25 @@ def test_events_tell_of_each_acquisition_and_its_end(client: redis.Redis, other:
     assert events[1].ahead == 0 and events[5].seconds > 0.19
     assert isinstance(events[0].error, dlock.Timeout)
     assert isinstance(events[5].error, dlock.Lost) and events[5].error.reason == "EXPIRED"
+
+
+def test_events_tell_of_what_waits_at_the_end(client: redis.Redis, other: dlock.Locks, key: str) -> None:
+    events: List[dlock.Event] = []
+    locks = dlock.Locks(client, on_event=events.append)
+
+    def wait() -> None:
+        with pytest.raises(dlock.Lost):
+            locks.acquire(key)
+
+    with other.lock(key):
+        thread = threading.Thread(target=wait)
+        thread.start()
+        eventually(lambda: waiters(client, key) == 1)
+        locks.close()
+        thread.join()
+    eventually(lambda: [event.name for event in events] == ["queued", "not acquired"])
+    assert isinstance(events[1].error, dlock.Lost) and events[1].error.reason == "CLOSED"
+    eventually(lambda: not any(thread.name == "dlock events" for thread in threading.enumerate()))
 
 
 def test_events_of_coroutines_come_in_their_loop(dlock_server: DlockServer, key: str) -> None:

@@ -10,7 +10,9 @@ import pytest
 import dlock
 
 #: Each imports only what stands before it, also for types.
-ORDER = "_errors _options _connect _events _query _hold _link _core _held _sync _aio _drop_in aio __init__".split()
+ORDER = (
+    "_errors _options _connect _events _query _hold _link _core _cores _held _sync _aio _drop_in aio __init__".split()
+)
 SOURCES = {path.stem: path for path in Path(dlock.__file__).parent.glob("*.py") if path.stem != "testing"}
 
 

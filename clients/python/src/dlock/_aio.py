@@ -7,7 +7,7 @@ import contextlib
 import weakref
 from typing import TYPE_CHECKING, Any, Callable, Optional
 
-from ._core import close_core_of, core_of
+from ._cores import close_core_of, core_of
 from ._errors import Timeout
 from ._events import OnEvent
 from ._held import AnyHeld

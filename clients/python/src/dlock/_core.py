@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import itertools
 import os
 import queue
@@ -11,14 +10,13 @@ import socket
 import sys
 import threading
 import time
-import weakref
 from math import inf
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from redis.crc import key_slot
 from redis.exceptions import LockError, RedisError, ResponseError
 
-from ._connect import Address, Dialer, check_client
+from ._connect import Address, Dialer
 from ._errors import BROKEN, LOST, ROUTED, is_temporary, lost, named, node_of_cluster, word_of
 from ._hold import Hold, Stage, clock, deadline_after
 from ._link import Link
@@ -109,7 +107,7 @@ class Core:
         with self.lock:
             hold.waiters.clear()
             if hold.stage in (Stage.WAITING, Stage.HELD, Stage.PROBING):
-                self._give_back(hold)
+                self._withdraw(hold)
             elif hold.stage is Stage.RELEASING:
                 self.submit(hold)
 
@@ -160,7 +158,7 @@ class Core:
                 if hold.stage is Stage.WAITING:
                     hold.reason = "CLOSED"
                     self._finish(hold, hold.lost_error())
-                    self._give_back(hold) if self.has_connected else self._over(hold)
+                    self._withdraw(hold)
 
     def stop(self) -> None:
         """Has the threads end, and the connections with them."""
@@ -392,6 +390,10 @@ class Core:
         unknown.number, unknown.process, unknown.owner = number, self.id, owner
         return unknown
 
+    def _withdraw(self, hold: Hold) -> None:
+        # Nothing was sent before there was a connection.
+        self._give_back(hold) if self.has_connected else self._over(hold)
+
     def _give_back(self, hold: Hold) -> None:
         hold.stage, hold.failures = Stage.GIVEN_BACK, 0
         # A server that hangs may grant it long after it was sent.
@@ -424,10 +426,13 @@ class Core:
 
     def _watch_time(self) -> None:
         """Sends nothing itself, so that a server that hangs delays no deadline."""
-        while not self.is_stopped:
+        while True:
             with self.lock:
+                if self.is_stopped:
+                    return
                 self._look_at_time(clock())
-                self.wake.wait(self.wakes_at - clock() if self.table else None)
+                # It is stopped by the garbage collection of its client, which may run in this thread, here.
+                self.wake.wait(min(self.wakes_at - clock(), 60.0))
 
     def _look_at_time(self, now: float) -> None:
         for hold in list(self.table.values()):
@@ -449,38 +454,3 @@ class Core:
             self._give_back(hold)
         else:
             self._over(hold)
-
-
-_cores: weakref.WeakKeyDictionary[Any, Core] = weakref.WeakKeyDictionary()
-
-
-def core_of(client: Any, is_async: bool) -> Core:
-    """The core of a client, for all that use this client."""
-    check_client(client, is_async)
-    core = _cores.get(client)
-    if core is None:
-        # Of several threads, one is the first.
-        core = _cores.setdefault(client, Core(client))
-        weakref.finalize(client, core.stop).atexit = False
-    return core
-
-
-def close_core_of(client: Any) -> None:
-    core = _cores.pop(client, None)
-    if core is not None:
-        try:
-            core.withdraw()
-            core.settle(3.0)
-        finally:
-            core.stop()
-
-
-def _for_each_core(do: Callable[[Core], None]) -> None:
-    for core in list(_cores.values()):
-        do(core)
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=lambda: _for_each_core(Core.start))
-# A program that ends waits a moment for what it has released or cancelled.
-atexit.register(lambda: _for_each_core(lambda core: core.settle(0.1)))

@@ -7,7 +7,7 @@ import threading
 import weakref
 from typing import TYPE_CHECKING, Any, Callable, Coroutine, Optional, TypeVar
 
-from ._core import close_core_of, core_of
+from ._cores import close_core_of, core_of
 from ._errors import Timeout
 from ._events import OnEvent
 from ._held import AnyHeld
