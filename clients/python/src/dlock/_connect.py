@@ -32,14 +32,17 @@ class _Parser(DefaultParser):  # type: ignore[misc, valid-type]
 
 def check_client(client: Any, is_async: bool) -> None:
     kinds = (redis.Redis, redis.RedisCluster), (redis.asyncio.Redis, redis.asyncio.RedisCluster)
-    if not isinstance(client, kinds[is_async]) or type(client).__name__ in _PIPELINES:
-        wanted = (
-            "redis.asyncio.Redis or redis.asyncio.RedisCluster" if is_async else "redis.Redis or redis.RedisCluster"
-        )
-        advice = ""
-        if isinstance(client, kinds[not is_async]):
-            advice = ". Threads use dlock.Locks" if is_async else ". Coroutines use dlock.aio.Locks"
-        raise TypeError(f"the client must be a {wanted}, not {client!r}{advice}")
+    kind = type(client)
+    if isinstance(client, kinds[is_async]) and kind.__name__ not in _PIPELINES:
+        return
+    advice = ""
+    if isinstance(client, kinds[not is_async]):
+        advice = ": threads use dlock.Locks" if is_async else ": coroutines use dlock.aio.Locks"
+    elif isinstance(client, str):
+        advice = ": use from_url"
+    wanted = "redis.asyncio.Redis or redis.asyncio.RedisCluster" if is_async else "redis.Redis or redis.RedisCluster"
+    # Not the client itself: a URL may have a password.
+    raise TypeError(f"the client must be a {wanted}, not {kind.__module__}.{kind.__qualname__}{advice}")
 
 
 class Dialer:
@@ -68,7 +71,7 @@ class Dialer:
             self._new(None, 3.0)
         except TypeError as error:
             # It names the setting.
-            raise TypeError(f"the locks cannot connect as {client!r} does: {error}") from error
+            raise TypeError(f"the locks cannot connect as the client does: {error}") from error
 
     def _follow(self, pool: Any) -> None:
         """Asks the Sentinels of this pool where the primary is."""

@@ -17,7 +17,7 @@ from redis.crc import key_slot
 from redis.exceptions import LockError, RedisError, ResponseError
 
 from ._connect import Address, Dialer
-from ._errors import BROKEN, LOST, ROUTED, is_temporary, lost, named, node_of_cluster, word_of
+from ._errors import BROKEN, LOST, ROUTED, is_temporary, lost, named, node_of_cluster, without_module, word_of
 from ._hold import Hold, Stage, clock, deadline_after
 from ._link import Link
 from ._options import terms
@@ -233,23 +233,13 @@ class Core:
         self._retry(hold, error)
 
     def on_reply(self, hold: Hold, reply: Any, sent_at: float, link: Link, inbox: bytes = b"") -> None:
-        word, stage = word_of(reply), hold.stage
-        is_elsewhere = word in ROUTED and self.dialer.is_cluster
+        stage = hold.stage
         if stage is Stage.PROBING:
-            hold.trouble = reply if word == "GRACE" else None
+            hold.trouble = reply if word_of(reply) == "GRACE" else None
             return self._finish(hold)
-        if is_elsewhere:
-            _, slot, address = str(reply).split(" ")
-            host, _, port = address.rpartition(":")
-            self.follow(hold, int(slot), host, int(port), word == "MOVED")
-        elif word in ROUTED:
-            word, reply = "ERR", node_of_cluster(str(reply))
-        elif word == "READONLY":
-            # Sentinels may know of another server.
-            link.is_stale = True
-            self.on_unreachable(link)
-        elif word == "ERR" and "unknown command" in str(reply) and "DLOCK" in str(reply).upper():
-            reply = ResponseError(f"{reply} The server {link.address} does not have the module DLOCK: load it there")
+        reply = self._follow(hold, reply, link)
+        word = word_of(reply)
+        is_elsewhere = word in ROUTED and self.dialer.is_cluster
         if word == "NOINBOX" and stage is Stage.WAITING:
             link.want_inbox(inbox)
             if link.is_open:
@@ -268,6 +258,23 @@ class Core:
             self._schedule(hold, clock() + 0.5)
         else:
             self._over(hold)
+
+    def _follow(self, hold: Hold, reply: Any, link: Link) -> Any:
+        """Goes where an error points to. The error may have to say more."""
+        word = word_of(reply)
+        if word in ROUTED and self.dialer.is_cluster:
+            _, slot, address = str(reply).split(" ")
+            host, _, port = address.rpartition(":")
+            self.follow(hold, int(slot), host, int(port), word == "MOVED")
+        elif word in ROUTED:
+            return node_of_cluster(str(reply))
+        elif word == "READONLY":
+            # Sentinels may know of another server.
+            link.is_stale = True
+            self.on_unreachable(link)
+        elif word == "ERR" and "unknown command" in str(reply) and "DLOCK" in str(reply).upper():
+            return without_module(str(reply), link.address)
+        return reply
 
     @staticmethod
     def _is_temporary(hold: Hold, word: str) -> bool:

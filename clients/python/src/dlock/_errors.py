@@ -108,6 +108,10 @@ def node_of_cluster(redirection: str) -> ResponseError:
     return ResponseError(f"{redirection}: it is a node of a cluster: use a client for clusters")
 
 
+def without_module(refusal: str, address: str) -> ResponseError:
+    return ResponseError(f"{refusal.strip()} The server {address} does not have the module DLOCK: load it there")
+
+
 def raised(error: BaseException) -> BaseException:
     """As redis-py raises it, and for one caller only: the traceback of an error keeps the frames of its caller."""
     if isinstance(error, LockError):
