@@ -79,8 +79,8 @@ func (e *entry) ask() {
 	}
 	e.asksAgain = false
 	e.asked++
-	copy := e.asked
-	e.transmit(func(b *inbox) []any { return e.acquireIn(b, copy) }, e.onReply)
+	nth := e.asked
+	e.transmit(func(b *inbox) []any { return e.acquireIn(b, nth) }, e.onReply)
 }
 
 // askIn sends ACQUIRE to the server of this inbox, unless a copy is on its way.
@@ -90,14 +90,14 @@ func (e *entry) askIn(b *inbox) {
 		return
 	}
 	e.asked++
-	copy := e.asked
-	e.transmitTo(b, func(b *inbox) []any { return e.acquireIn(b, copy) }, e.onReply)
+	nth := e.asked
+	e.transmitTo(b, func(b *inbox) []any { return e.acquireIn(b, nth) }, e.onReply)
 }
 
 // acquireIn returns ACQUIRE, if this copy is wanted. While an inbox is being opened, it is not: a newer request must not
 // be queued before older ones, which found no inbox.
-func (e *entry) acquireIn(b *inbox, copy int) []any {
-	if e.isSettled || copy != e.asked || e.inFlight {
+func (e *entry) acquireIn(b *inbox, nth int) []any {
+	if e.isSettled || nth != e.asked || e.inFlight {
 		return nil
 	}
 	e.inbox = b

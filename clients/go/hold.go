@@ -66,7 +66,7 @@ func (e *entry) onTimer() {
 		return
 	}
 	if e.isRenewed() && now() >= e.renewal {
-		e.transmit(func(*inbox) []any { return e.extendCommand(e.lease) }, func(_ *inbox, r reply) { _ = e.extended(r) })
+		e.transmit(e.renewCommand, func(_ *inbox, r reply) { _ = e.extended(r) })
 		e.renewal = math.MaxInt64 // until that has an outcome
 	}
 	e.setTimer(e.renewal)
@@ -78,8 +78,25 @@ func (e *entry) extend(lease time.Duration, done func(error)) {
 		done(err)
 		return
 	}
+	end := first(done)
+	late := e.later(time.Duration(e.deadline-now()), func() {
+		if err := e.check(nil, extending); err != nil {
+			end(err)
+		}
+	})
 	isOver := func() bool { return e.check(nil, extending) != nil }
-	e.repeat(extending, isOver, e.extendCommand(lease), func(r reply) { done(e.extended(r)) })
+	e.repeat(extending, isOver, e.extendCommand(lease), func(r reply) {
+		late.Stop()
+		end(e.extended(r))
+	})
+}
+
+// renewCommand returns EXTEND, unless the lock was released meanwhile.
+func (e *entry) renewCommand(*inbox) []any {
+	if e.lost != nil {
+		return nil
+	}
+	return e.extendCommand(e.lease)
 }
 
 func (e *entry) extendCommand(lease time.Duration) []any {
@@ -137,14 +154,10 @@ func (e *entry) drop(cause error) {
 func (e *entry) release(done func(error)) {
 	until := min(e.deadline, now()+int64(releaseTimeout))
 	isOver := func() bool { return now() >= until }
-	isEnded := false
-	end := func(err error) {
-		if !isEnded {
-			isEnded = true
-			e.tellEnd(err)
-			done(err)
-		}
-	}
+	end := first(func(err error) {
+		e.tellEnd(err)
+		done(err)
+	})
 	late := e.later(time.Duration(until-now()), func() { end(e.unconfirmed(e.problem)) })
 	e.whenReplied(func() {
 		e.repeat(releasing, isOver, e.releaseCommand("FENCE", e.fence), func(r reply) {
@@ -162,6 +175,17 @@ func (e *entry) release(done func(error)) {
 
 func (e *entry) unconfirmed(err error) error {
 	return &LostError{Key: e.key, Reason: "UNCONFIRMED", Last: err}
+}
+
+// first returns a function that passes on what it is called with first.
+func first(done func(error)) func(error) {
+	isDone := false
+	return func(err error) {
+		if !isDone {
+			isDone = true
+			done(err)
+		}
+	}
 }
 
 // released returns what an error in reply to RELEASE means.

@@ -123,16 +123,14 @@ func (k *link) exchange(client *redis.Client, batch []request) {
 			commands, sent = append(commands, redis.NewCmd(background, args...)), append(sent, r)
 		}
 	}
-	t, failure := now(), error(nil)
-	switch len(commands) {
-	case 0:
-	case 1:
-		failure = client.Process(background, commands[0])
-	default:
-		pipeline := client.Pipeline()
-		_ = pipeline.BatchProcess(background, commands...)
-		_, failure = pipeline.Exec(background)
+	if len(commands) == 0 {
+		return
 	}
+	// A single one, too: go-redis may have other connections for pipelines.
+	pipeline := client.Pipeline()
+	_ = pipeline.BatchProcess(background, commands...)
+	t := now()
+	_, failure := pipeline.Exec(background)
 	for number, command := range commands {
 		sent[number].done(k.replyOf(t, command.(*redis.Cmd), failure))
 	}

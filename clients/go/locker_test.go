@@ -307,6 +307,17 @@ func TestHeld_silent_server_loses_the_lock_at_the_deadline(t *testing.T) {
 	}
 }
 
+func TestHeld_extension_that_a_silent_server_does_not_confirm_ends_with_the_lease(t *testing.T) {
+	server := testserver.Start(t)
+	_, held := lock(t, newLocker(t, server.Client()), "k", dlock.WithLease(time.Second), dlock.WithoutRenewal())
+	server.Pause()
+	defer server.Resume()
+	began := time.Now()
+	if err := held.Extend(background, time.Minute); !errors.Is(err, dlock.ErrLost) || time.Since(began) > 2500*time.Millisecond {
+		t.Fatal(err, time.Since(began))
+	}
+}
+
 func TestHeld_Unlock_works_with_a_cancelled_context(t *testing.T) {
 	server := testserver.Start(t)
 	locker := newLocker(t, server.Client())
