@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import socket
 import threading
@@ -194,6 +195,10 @@ class StandIn:
             threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            self._reply_to_all(connection)
+
+    def _reply_to_all(self, connection: socket.socket) -> None:
         requests = connection.makefile("rb")
         while line := requests.readline():
             command = []

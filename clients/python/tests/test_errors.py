@@ -462,15 +462,9 @@ def test_events_of_coroutines_come_in_their_loop(dlock_server: DlockServer, key:
     run(test, dlock_server.port)
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_function_for_events_that_fails_or_hangs_delays_no_lock(client: redis.Redis, key: str) -> None:
+def test_function_for_events_that_hangs_delays_no_lock(client: redis.Redis, key: str) -> None:
     free = threading.Event()
-
-    def on_event(_: dlock.Event) -> None:
-        free.wait(30)
-        raise LookupError
-
-    locks = dlock.Locks(client, on_event=on_event)
+    locks = dlock.Locks(client, on_event=lambda _: free.wait(30))
     try:
         held = locks.acquire(key, lease=0.6)
         time.sleep(1.2)
@@ -478,3 +472,17 @@ def test_function_for_events_that_fails_or_hangs_delays_no_lock(client: redis.Re
         held.release()
     finally:
         free.set()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_function_for_events_that_fails_is_called_with_the_next(client: redis.Redis, key: str) -> None:
+    seen: List[str] = []
+
+    def on_event(event: dlock.Event) -> None:
+        seen.append(event.name)
+        if event.name == "acquired":
+            raise LookupError
+
+    with dlock.Locks(client, on_event=on_event).lock(key):
+        pass
+    eventually(lambda: seen == ["acquired", "released"])
