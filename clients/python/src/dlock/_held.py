@@ -8,7 +8,7 @@ from typing import Any, Callable, Optional
 from redis.exceptions import AskError, LockError, MovedError, RedisError
 
 from ._core import Core
-from ._errors import named, no_reply, node_of_cluster, raised, timed_out, with_word
+from ._errors import ROUTED, named, no_reply, node_of_cluster, raised, timed_out, with_word, word_of
 from ._events import Event, OnEvent
 from ._hold import Hold, Stage, clock
 from ._options import Key, Options, milliseconds, terms
@@ -110,6 +110,9 @@ class AnyHeld(Hold):
                 commands = [guarded] if is_moved else [("ASKING",), guarded]
             except RedisError as error:
                 told = with_word(error)
+                if word_of(told) in ROUTED:
+                    # As redis-py before 6 tells it.
+                    told = node_of_cluster(str(told))
                 self.core.on_query_error(self, told)
                 raise told from None
         raise self.lost_error()
