@@ -9,8 +9,14 @@ use dlock_conformance::launch::Launch;
 use dlock_testkit::client_libraries::{self, Library, last_line_of_error, ours, require};
 use dlock_testkit::{run, target};
 
+/// In a runtime without sockets: the background of the client sends everything.
 pub fn rust() -> Launch {
     Launch::of(env!("CARGO_BIN_EXE_dlock-conformance-driver"))
+}
+
+/// In a runtime with sockets, as applications have: each task sends its requests itself.
+pub fn rust_tokio() -> Launch {
+    rust().with("tokio")
 }
 
 /// On the newest redis-py.

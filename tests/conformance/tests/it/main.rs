@@ -55,12 +55,33 @@ macro_rules! conformance {
             fn passes_fault_scenarios() {
                 assert_passes($launch, Level::Faults);
             }
+
+            #[test]
+            fn passes_error_scenarios() {
+                assert_passes($launch, Level::Errors);
+            }
+
+            #[test]
+            fn passes_cause_scenarios() {
+                assert_passes($launch, Level::Causes);
+            }
+
+            #[test]
+            fn passes_option_scenarios() {
+                assert_passes($launch, Level::Options);
+            }
+
+            #[test]
+            fn passes_load_scenarios() {
+                assert_passes($launch, Level::Load);
+            }
         })*
     };
 }
 
 conformance! {
     rust: Ok(drivers::rust());
+    rust_tokio: Ok(drivers::rust_tokio());
     python_sync: drivers::python_sync();
     python_asyncio: drivers::python_asyncio();
     go: drivers::go();

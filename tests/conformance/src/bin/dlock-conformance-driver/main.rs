@@ -25,13 +25,23 @@ use driver::Driver;
 use outcome::answer;
 
 fn main() -> ExitCode {
-    let Some(address) = std::env::args().nth(1) else {
-        eprintln!("usage: dlock-conformance-driver redis://HOST:PORT/");
-        return ExitCode::from(2);
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let (name, address) = match &arguments[..] {
+        [kind, address] if kind == "tokio" => ("rust-tokio", address),
+        [address] => ("rust", address),
+        _ => {
+            eprintln!("usage: dlock-conformance-driver [tokio] redis://HOST:PORT/");
+            return ExitCode::from(2);
+        }
     };
-    let runtime = runtime::Builder::new_current_thread().build();
-    let runtime = runtime.expect("the system has what a runtime needs");
-    LocalSet::new().block_on(&runtime, run(Rc::new(Driver::new(&address)), commands()));
+    let mut runtime = runtime::Builder::new_current_thread();
+    // Where a runtime has no sockets, the background of the client sends everything.
+    if name == "rust-tokio" {
+        runtime.enable_all();
+    }
+    let runtime = runtime.build().expect("the system has what a runtime needs");
+    let driver = Rc::new(Driver::new(address));
+    LocalSet::new().block_on(&runtime, run(name, driver, commands()));
     ExitCode::SUCCESS
 }
 
@@ -49,8 +59,8 @@ fn commands() -> UnboundedReceiver<Value> {
     receiver
 }
 
-async fn run(driver: Rc<Driver>, mut commands: UnboundedReceiver<Value>) {
-    println!("{}", json!({"driver": "rust", "renews_while_blocked": true}));
+async fn run(name: &str, driver: Rc<Driver>, mut commands: UnboundedReceiver<Value>) {
+    println!("{}", json!({"driver": name, "renews_while_blocked": true}));
     while let Some(command) = commands.recv().await {
         if command["do"] == "close" {
             driver.close().await;
