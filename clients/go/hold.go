@@ -106,7 +106,7 @@ func (e *entry) extendCommand(lease time.Duration) []any {
 // extended takes the reply to EXTEND.
 func (e *entry) extended(r reply) error {
 	if now := now(); e.lost == nil && now < e.deadline {
-		renewal := now + min(max((e.deadline-now)/20, 5e6), 250e6)
+		renewal := now + min(max((e.deadline-now)/20, 20e6), 250e6)
 		if leaseMs, isExtended := r.value.(int64); isExtended {
 			e.deadline, renewal = max(e.deadline, safeDeadline(r.t, leaseMs)), r.t+leaseMs/3*1e6
 		}

@@ -422,7 +422,7 @@ class Core:
             hold.trouble = None if is_followed else error.with_traceback(None)
         pause = min(1.0, 0.01 * 2 ** min(hold.failures, 7)) if hold.failures > 1 else 0.0
         if hold.stage is Stage.HELD:
-            pause = min(pause, max(0.005, (hold.deadline - clock()) / 20))
+            pause = min(pause, max(0.02, (hold.deadline - clock()) / 20))
         self._schedule(hold, clock() + pause)
 
     def _schedule(self, hold: Hold, due_at: float) -> None:
