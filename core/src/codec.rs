@@ -30,6 +30,9 @@ const HOLDER: u8 = 3;
 /// The largest lease or age: far beyond any real clock.
 const MAX_MS: u64 = 1 << 52;
 
+/// Nearly all changes are smaller: one of a holder with the longest owner and some request ids.
+const SMALL_BYTES: usize = 4 << 10;
+
 /// A decoded change.
 #[derive(Debug, Default)]
 pub(super) struct ChangeRecord<'a> {
@@ -98,6 +101,11 @@ pub(super) struct Writer {
 impl Writer {
     pub(super) fn clear(&mut self) {
         self.bytes.clear();
+    }
+
+    /// Whether its memory is worth keeping.
+    pub(super) fn is_small(&self) -> bool {
+        self.bytes.capacity() <= SMALL_BYTES
     }
 
     pub(super) fn as_bytes(&self) -> &[u8] {

@@ -77,6 +77,9 @@ pub struct Effects {
     change: Writer,
 }
 
+/// The effects of each kind for which memory is kept.
+const SMALL: usize = 64;
+
 impl Effects {
     /// Prepares for a transition: see [`crate::Inputs::must_encode`].
     #[inline]
@@ -98,6 +101,16 @@ impl Effects {
         self.calls.clear();
         self.held_ms.clear();
         self.change.clear();
+    }
+
+    /// Whether to reuse them. Otherwise they hold memory that nearly no other transition needs.
+    #[inline]
+    pub fn are_small(&self) -> bool {
+        self.wakes.capacity() <= SMALL
+            && self.calls.capacity() <= SMALL
+            && self.events.capacity() <= SMALL
+            && self.held_ms.capacity() <= SMALL
+            && self.change.is_small()
     }
 
     /// Whether an owner became a holder, a holder left, or its fence was raised. Not by a re-entry, a partial release or

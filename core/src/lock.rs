@@ -9,6 +9,7 @@ use super::fence::Fence;
 use super::lease_clock::LeaseClock;
 use super::limit::Limit;
 use super::owner_and_ids::OwnerAndIds;
+use super::shrink::Shrink;
 use super::time::Instant;
 
 /// The number of holds with a request id that an owner may have on a lock.
@@ -326,6 +327,7 @@ fn remove_some(
         }
         !is_removed
     });
+    holders.shrink_if_sparse();
     holders.is_empty()
 }
 

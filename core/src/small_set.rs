@@ -4,6 +4,8 @@ use std::ops::Deref;
 
 use smallvec::SmallVec;
 
+use super::shrink::Shrink;
+
 /// In ascending order.
 #[derive(Clone, Debug)]
 pub(crate) struct SmallSet<T>(SmallVec<[T; 1]>);
@@ -18,6 +20,7 @@ impl<T: Ord> SmallSet<T> {
     pub fn remove(&mut self, item: &T) {
         if let Ok(at) = self.0.binary_search(item) {
             self.0.remove(at);
+            self.0.shrink_if_sparse();
         }
     }
 }

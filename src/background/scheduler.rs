@@ -93,6 +93,7 @@ fn refresh_environment(ctx: &mut Ctx<'_>, flags: Flags, now: Instant) {
         return;
     }
     ctx.state().schedule.next_refresh = now.after_ms(REFRESH_INTERVAL_MS);
+    ctx.state().readers.forget_unblocked();
     refresh_replication_targets(ctx);
     if flags.is_cluster() {
         refresh_slots(ctx);

@@ -141,7 +141,7 @@ impl<'c, 'a> LockChange<'c, 'a> {
             fail(ctx, self.lock, &mut effects);
             outcome.and(Err(Error::NotStored))
         };
-        ctx.state().effects_scratch = Some(effects);
+        ctx.state().effects_scratch = effects.are_small().then_some(effects);
         outcome
     }
 

@@ -4,7 +4,7 @@
 //! past, without notice. So loading it has no side effects. The next transition of the lock, the callback that unlinks
 //! it, or the timer takes note of a value that was stored.
 
-use dlock_core::{LockName, LockNameRef};
+use dlock_core::{LockName, LockNameRef, Shrink as _};
 
 use crate::change::lock_value::LockValue;
 use crate::redis::{Ctx, RString, Value, WriteKey};
@@ -18,9 +18,11 @@ const SLICE_MS: u64 = 1;
 pub fn observe_stored(ctx: &mut Ctx<'_>) {
     let slice = Slice::of_ms(SLICE_MS);
     while !slice.is_over() {
-        let Some(LockName { db, key }) = ctx.state().restored.pop() else {
+        let restored = &mut ctx.state().restored;
+        let Some(LockName { db, key }) = restored.pop() else {
             return;
         };
+        restored.shrink_if_sparse();
         if ctx.select_db(db) {
             let name = RString::new(&key);
             let mut open = WriteKey::<LockValue>::open(ctx, name.borrow());

@@ -20,6 +20,7 @@ pub use longest_hold::LongestHold;
 
 use crate::Instant;
 use crate::inline_bytes::InlineBytes;
+use crate::shrink::Shrink;
 
 /// The locks of all databases.
 #[derive(Default)]
@@ -108,6 +109,7 @@ impl ExpiryIndex {
             }
             self.flushed.pop();
         }
+        self.flushed.shrink_if_sparse();
         false
     }
 

@@ -4,6 +4,7 @@
 //! mostly names.
 
 use crate::inline_bytes::InlineBytes;
+use crate::shrink::Shrink;
 
 /// Slots come in chunks of at most this many bytes, unless one slot needs more: no copy of a large vector ever stalls a
 /// command.
@@ -87,7 +88,20 @@ impl NameSlab {
         write_free(slot, next);
         self.free = Some(index);
         self.taken = self.taken.saturating_sub(1);
+        if self.taken == 0 && self.chunks.len() > 1 {
+            self.clear();
+        }
         true
+    }
+
+    /// Frees all chunks but one, which a slab of few names uses again and again.
+    fn clear(&mut self) {
+        self.free = None;
+        self.chunks.truncate(1);
+        self.chunks.shrink_if_sparse();
+        if let Some(chunk) = self.chunks.first_mut() {
+            chunk.clear();
+        }
     }
 
     /// Removes the name in the last taken slot, and frees the memory after it.
@@ -208,6 +222,17 @@ mod tests {
         assert_eq!(slots.insert(b"x"), Some(600));
         assert_eq!(slots.insert(b"y"), Some(3));
         assert_eq!(slots.insert(b"z"), Some(900));
+    }
+
+    #[test]
+    fn slab_that_empties_frees_its_chunks() {
+        let mut slots = slab(900);
+        for i in (0..900).rev() {
+            assert!(slots.remove(i, &name(i)));
+        }
+        assert_eq!((slots.chunks.len(), slots.len()), (1, 0));
+        assert_eq!((slots.insert(b"x"), slots.insert(b"y")), (Some(0), Some(1)));
+        assert!(slots.remove(0, b"x") && !slots.remove(0, b"x"));
     }
 
     #[test]

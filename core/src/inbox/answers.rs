@@ -7,6 +7,7 @@ use crate::error::Error;
 use crate::name::LockName;
 use crate::outcome::Granted;
 use crate::queue::{Owner, RequestId};
+use crate::shrink::Shrink;
 use crate::time::Instant;
 
 /// An answer, and the request that it is for.
@@ -110,6 +111,7 @@ impl Answers {
         }
         let acknowledged = place.saturating_add(1);
         self.kept.drain(..acknowledged);
+        self.kept.shrink_if_sparse();
         self.acknowledged = cursor;
         Ok(acknowledged)
     }
@@ -141,6 +143,8 @@ impl Answers {
     }
 
     pub(super) fn pop(&mut self) -> Option<Answered> {
-        self.kept.pop_front()
+        let first = self.kept.pop_front();
+        self.kept.shrink_if_sparse();
+        first
     }
 }

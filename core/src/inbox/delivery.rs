@@ -35,7 +35,7 @@ impl Inboxes {
         if let Some(id) = self.calls.get(&call) {
             return self.reply_to_reader(*id, now).map(Reply::Grants);
         }
-        match self.by_id.remove(&call.inbox_of_block())? {
+        match self.remove(call.inbox_of_block())? {
             Inbox::Answered(answered) => {
                 self.in_flight.carry_answered(&answered);
                 Some(Reply::Answer(answered.answer))
@@ -50,7 +50,7 @@ impl Inboxes {
             self.reader_left(*id, now);
             return None;
         }
-        match self.by_id.remove(&call.inbox_of_block())? {
+        match self.remove(call.inbox_of_block())? {
             Inbox::Waiting(ticket, lock) => return Some((lock, ticket)),
             Inbox::Answered(answered) => self.in_flight.give_up(answered),
             Inbox::Named(_) => {}

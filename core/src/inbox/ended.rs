@@ -88,7 +88,7 @@ impl Inboxes {
 
     /// Its name is free from now on. What it leaves is cleared a step at a time.
     pub(super) fn end(&mut self, id: InboxId) {
-        if let Some(Inbox::Named(named)) = self.by_id.remove(&id) {
+        if let Some(Inbox::Named(named)) = self.remove(id) {
             self.forget_reader(id, named.reader);
             self.by_name.remove(&named.name);
             self.ended_total = self.ended_total.wrapping_add(1);

@@ -37,6 +37,7 @@ use super::id_map::IdMap;
 use super::inbox_id::{Call, InboxId};
 use super::name::LockName;
 use super::request::Caller;
+use super::shrink::Shrink;
 use super::ticket::Ticket;
 use super::time::Instant;
 pub use answers::Answered;
@@ -174,6 +175,12 @@ impl Inboxes {
             Some(Inbox::Named(named)) => Some(named),
             Some(Inbox::Waiting(..) | Inbox::Answered(_)) | None => None,
         }
+    }
+
+    fn remove(&mut self, id: InboxId) -> Option<Inbox> {
+        let inbox = self.by_id.remove(&id);
+        self.by_id.shrink_if_sparse();
+        inbox
     }
 
     fn next_id(&mut self) -> NonZeroUsize {

@@ -2,6 +2,7 @@
 
 use super::Inboxes;
 use super::in_flight::Undelivered;
+use crate::shrink::Shrink;
 
 impl Inboxes {
     /// The number of grants to be rolled back.
@@ -11,7 +12,9 @@ impl Inboxes {
 
     /// The next grant to be rolled back, if [`Self::claim`] says so.
     pub fn next_undelivered(&mut self) -> Option<Undelivered> {
-        self.in_flight.undelivered.pop_front()
+        let next = self.in_flight.undelivered.pop_front();
+        self.in_flight.undelivered.shrink_if_sparse();
+        next
     }
 
     /// It cannot be rolled back now.

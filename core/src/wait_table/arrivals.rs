@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use crate::shrink::Shrink;
 use crate::time::Instant;
 
 /// The number of waiters that arrived in each millisecond, in order. Those that arrive together share an entry.
@@ -72,6 +73,7 @@ impl Arrivals {
             self.entries.retain(|entry| !entry.is_empty());
             self.empty = 0;
         }
+        self.entries.shrink_if_sparse();
     }
 }
 

@@ -21,6 +21,7 @@ use super::lock::{Holder, Lock};
 use super::name::{LockName, LockNameRef};
 use super::policy::Policy;
 use super::queue::{Owner, Queue, Waiter};
+use super::shrink::Shrink;
 use super::ticket::Ticket;
 use super::time::Instant;
 use arrivals::Arrivals;
@@ -314,6 +315,8 @@ impl Entry {
                 owners.remove_wait(&owner, &self.name);
             }
         }
+        self.queue.left.shrink_if_sparse();
+        self.queue.removed_owners.shrink_if_sparse();
     }
 
     /// `None` if they are too many.
