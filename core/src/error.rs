@@ -10,8 +10,10 @@ use super::limit::Limit;
 pub enum Full {
     /// That of one lock.
     Lock(usize),
-    /// That of all locks, with the answers that are not acknowledged and the inboxes.
+    /// That of all locks, with the answers that are not acknowledged.
     Server(usize),
+    /// That of inboxes.
+    Inboxes(usize),
 }
 
 /// A rejected request. It changed nothing.
@@ -175,15 +177,22 @@ impl fmt::Display for Error {
                 "waiting is disabled by dlock.max-waiters-per-lock 0: use neither BLOCK nor QUEUE"
             }
             Self::QueueFull(Full::Server(0)) => {
-                "waiting is disabled by dlock.max-waiters 0: use neither BLOCK, QUEUE nor DLOCK.GRANTS"
+                "waiting is disabled by dlock.max-waiters 0: use neither BLOCK nor QUEUE"
+            }
+            Self::QueueFull(Full::Inboxes(0)) => {
+                "inboxes are disabled by dlock.max-inboxes 0: use BLOCK instead of QUEUE and DLOCK.GRANTS"
             }
             Self::QueueFull(Full::Lock(max)) => {
                 let setting = "dlock.max-waiters-per-lock";
                 return write!(f, "{max} requests already wait for this lock, the maximum set by {setting}: try again later");
             }
             Self::QueueFull(Full::Server(max)) => {
-                let counted = "waiters, unacknowledged answers and inboxes";
+                let counted = "waiters and unacknowledged answers";
                 return write!(f, "this server has {max} {counted}, the maximum set by dlock.max-waiters: try again later");
+            }
+            Self::QueueFull(Full::Inboxes(max)) => {
+                let setting = "dlock.max-inboxes";
+                return write!(f, "this server has {max} inboxes, the maximum set by {setting}: try again later");
             }
             Self::NoInbox => {
                 "the inbox does not exist or has ended, or the cursor is old: use DLOCK.GRANTS with cursor 0, \
@@ -263,8 +272,10 @@ mod tests {
             Error::OtherLimit,
             Error::QueueFull(Full::Lock(7)),
             Error::QueueFull(Full::Server(7)),
+            Error::QueueFull(Full::Inboxes(7)),
             Error::QueueFull(Full::Lock(0)),
             Error::QueueFull(Full::Server(0)),
+            Error::QueueFull(Full::Inboxes(0)),
             Error::NoInbox,
             Error::BusyInbox,
             Error::ForeignInbox,
@@ -295,7 +306,7 @@ mod tests {
 
     #[test]
     fn queue_that_may_have_no_waiter_is_not_full_for_a_while() {
-        for full in [Full::Lock(0), Full::Server(0)] {
+        for full in [Full::Lock(0), Full::Server(0), Full::Inboxes(0)] {
             let text = Error::QueueFull(full).to_string();
             assert!(text.contains("disabled") && !text.contains("later"), "{text}");
         }

@@ -24,7 +24,7 @@
 //!     environment: &Fixed,
 //! };
 //! let mut server = ServerState::default(); // fence counter, grace period and queues of the server
-//! server.set_policy(Policy { max_waiters_per_lock: 100, max_waiters: 100, ..Policy::default() });
+//! server.set_policy(Policy { max_waiters_per_lock: 100, max_waiters: 100, max_inboxes: 10, ..Policy::default() });
 //! let mut lock = Lock::default(); // the value of the key, free at first
 //! let mut effects = Effects::default();
 //!

@@ -8,8 +8,10 @@ use super::grace::GraceSettings;
 pub struct Policy {
     /// The length of a queue.
     pub max_waiters_per_lock: usize,
-    /// The waiters of all locks, answers that are not acknowledged, and inboxes.
+    /// The waiters of all locks, and answers that are not acknowledged.
     pub max_waiters: usize,
+    /// The inboxes with names.
+    pub max_inboxes: usize,
     /// Whether a request that would wait forever is rejected.
     pub detect_deadlocks: bool,
     /// The server may evict locks: no new holders.

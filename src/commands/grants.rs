@@ -1,5 +1,6 @@
 use dlock_core::{Caller, Received};
 
+use crate::background::gate::PROBE;
 use crate::change::readers;
 use crate::commands::CATEGORY;
 use crate::redis::{Argument, Call, Command, Metadata};
@@ -44,6 +45,11 @@ impl Command for Grants {
         }
         if !flags.can_block() {
             request.block_ms = None;
+        }
+        // Nothing else of this command takes memory, and answers must be received while it is short: no `deny-oom`.
+        let creates = request.cursor == 0 && ctx.state().server.inboxes.find(request.inbox).is_none();
+        if creates && ctx.is_out_of_memory(PROBE) {
+            return Err(Error::OutOfMemory);
         }
         let (db, user) = (ctx.db(), ctx.user());
         let caller = Caller { db, user: &user };

@@ -5,7 +5,7 @@ use crate::state::error::Error;
 /// DLOCK.PROBE [key ...]
 ///
 /// Internal: does nothing. The gate of grants and GUARD call this write command, and so learn from the server whether a
-/// client could write to the keys now.
+/// client could write to the keys now; the creation of an inbox, whether memory may grow.
 pub struct Probe;
 
 impl Command for Probe {
@@ -13,7 +13,7 @@ impl Command for Probe {
 
     const METADATA: Metadata = Metadata {
         name: PROBE,
-        flags: c"write fast",
+        flags: c"write deny-oom fast",
         arity: -1,
         summary: c"Internal: does nothing; checks whether the server accepts a write to the keys.",
         complexity: c"O(1)",

@@ -12,6 +12,7 @@ pub const MAX_MS: i64 = 10 * 366 * 24 * 60 * 60 * 1000;
 static MAX_LEASE_MS: AtomicI64 = AtomicI64::new(0);
 static MAX_WAITERS_PER_LOCK: AtomicI64 = AtomicI64::new(0);
 static MAX_WAITERS: AtomicI64 = AtomicI64::new(0);
+static MAX_INBOXES: AtomicI64 = AtomicI64::new(0);
 static DEADLOCK_DETECTION: AtomicBool = AtomicBool::new(false);
 static STARTUP_GRACE_MS: AtomicI64 = AtomicI64::new(0);
 static FAILOVER_GRACE_MS: AtomicI64 = AtomicI64::new(0);
@@ -35,7 +36,7 @@ const fn switch(name: &'static str, value: &'static AtomicBool, default: bool) -
 
 const MAX_COUNT: i64 = u32::MAX as i64;
 
-const NUMBERS: [Number; 5] = [
+const NUMBERS: [Number; 6] = [
     number("max-lease-ms", &MAX_LEASE_MS, 600_000, 1, MAX_MS),
     number(
         "max-waiters-per-lock",
@@ -45,6 +46,7 @@ const NUMBERS: [Number; 5] = [
         MAX_COUNT,
     ),
     number("max-waiters", &MAX_WAITERS, 1_000_000, 0, MAX_COUNT),
+    number("max-inboxes", &MAX_INBOXES, 10_000, 0, MAX_COUNT),
     number("startup-grace-ms", &STARTUP_GRACE_MS, 0, -1, MAX_MS),
     number("failover-grace-ms", &FAILOVER_GRACE_MS, 0, -1, MAX_MS),
 ];
@@ -84,6 +86,7 @@ pub fn policy(evictable: bool) -> Policy {
     Policy {
         max_waiters_per_lock: count(&MAX_WAITERS_PER_LOCK),
         max_waiters: count(&MAX_WAITERS),
+        max_inboxes: count(&MAX_INBOXES),
         detect_deadlocks: DEADLOCK_DETECTION.load(Ordering::Relaxed),
         evictable,
         is_quorum: is_quorum(),

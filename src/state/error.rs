@@ -20,6 +20,8 @@ pub enum Error {
     CrossSlot,
     /// It may be on either of two nodes.
     TryAgain,
+    /// There is no memory for an inbox.
+    OutOfMemory,
     /// A client writes to a replica that allows it.
     ReadOnly,
     /// A command that only primaries and logs may send.
@@ -40,7 +42,7 @@ impl CommandError for Error {
             Self::Rejected(error) => counters.rejected(error),
             Self::WrongType => increment(&mut counters.errors.wrongtype),
             // As if the server had found it.
-            Self::CrossSlot | Self::TryAgain => {}
+            Self::CrossSlot | Self::TryAgain | Self::OutOfMemory => {}
             Self::NotGuarded(_)
             | Self::NotRun
             | Self::ReadOnly
@@ -92,6 +94,9 @@ impl fmt::Display for Error {
             }
             Self::TryAgain => {
                 "TRYAGAIN the slot of the lock is being migrated, and a key of the command may be on either node: try again"
+            }
+            Self::OutOfMemory => {
+                "OOM used memory exceeds 'maxmemory', so that no inbox is created: free memory and try again"
             }
             Self::WrongType => "WRONGTYPE Operation against a key holding the wrong kind of value",
             Self::ReadOnly => "READONLY only the primary grants and releases locks: send the request there",

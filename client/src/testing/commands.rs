@@ -85,6 +85,7 @@ impl Server {
         state.set_policy(Policy {
             max_waiters_per_lock: 10_000,
             max_waiters: 1_000_000,
+            max_inboxes: 10_000,
             detect_deadlocks: true,
             ..Policy::default()
         });

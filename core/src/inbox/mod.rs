@@ -133,11 +133,6 @@ impl Inboxes {
         !self.ended.is_empty() || self.undelivered() > 0
     }
 
-    /// What counts as waiting besides waiters: answers that are not acknowledged, and the inboxes themselves.
-    pub(super) fn kept(&self) -> usize {
-        self.answers.saturating_add(self.len())
-    }
-
     /// The inbox for the answer of a request: one with this name, or a new one for the client of a BLOCK.
     pub(super) fn of(&mut self, name: Option<&[u8]>, caller: Caller<'_>) -> Result<InboxId, Error> {
         let Some(name) = name else {

@@ -124,6 +124,7 @@ impl Server {
             *policy = Policy {
                 max_waiters_per_lock: 10_000,
                 max_waiters: usize::MAX,
+                max_inboxes: usize::MAX,
                 is_quorum: true,
                 graces: GraceSettings {
                     startup: any,

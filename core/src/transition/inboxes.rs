@@ -17,12 +17,11 @@ impl ServerState {
         caller: Caller<'_>,
         inputs: &Inputs<'_>,
     ) -> Result<Received, Error> {
-        let max = self.policy.max_waiters;
-        let waiting = self.wait_table.waiters().saturating_add(self.inboxes.kept());
-        let room = if waiting < max {
+        let max = self.policy.max_inboxes;
+        let room = if self.inboxes.len() < max {
             Ok(())
         } else {
-            Err(Error::QueueFull(Full::Server(max)))
+            Err(Error::QueueFull(Full::Inboxes(max)))
         };
         let (fences, environment) = (&self.fences, inputs.environment);
         let first_cursor = || fences.first_cursor(environment.wall_clock(), environment.random());

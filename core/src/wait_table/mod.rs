@@ -198,8 +198,8 @@ impl WaitTable {
         self.wakeups.replace(&entry.name, &mut entry.next_wakeup, next);
     }
 
-    /// Puts a waiter into a queue: in the position of a request with the same id, else at the end. What
-    /// `inboxes` keep counts for the limit of all locks, with as many answers as this transition has `answered` waiters.
+    /// Puts a waiter into a queue: in the position of a request with the same id, else at the end. The
+    /// answers in `inboxes` count for the limit of all locks, with as many as this transition has `answered` waiters.
     /// A request that is rejected changes nothing. The caller calls [`WaitTable::sync`] afterwards.
     pub(super) fn insert(
         &mut self,
@@ -243,7 +243,7 @@ impl WaitTable {
         let id = waiter.request_id.as_deref();
         let same = id.and_then(|id| queue?.find(&waiter.owner, id));
         let (per_lock, max) = (policy.max_waiters_per_lock, policy.max_waiters);
-        let kept = || inboxes.kept().saturating_add(answered);
+        let kept = || inboxes.answers().saturating_add(answered);
         let is_full = || self.waiters().saturating_add(kept()) >= max;
         match same {
             Some((_, same)) if same.limit != waiter.limit => Err(Error::OtherLimit),

@@ -37,6 +37,18 @@ impl Ctx<'_> {
         Ok(())
     }
 
+    /// Whether the server would refuse a command that may grow memory: one with `deny-oom`, as `probe` must be.
+    pub fn is_out_of_memory(&mut self, probe: &CStr) -> bool {
+        // The first is cheap. It is also true while the server evicts, which stops no command.
+        if !self.flags().is_out_of_memory() {
+            return false;
+        }
+        // Not where memory is short (M), errors as replies (E).
+        let reply = self.call(probe, c"vME", &[]);
+        let error = reply.filter(Reply::is_error).and_then(|reply| reply.text());
+        error.is_some_and(|error| error.trim_start_matches('-').starts_with("OOM "))
+    }
+
     /// The text that `command arguments` replies.
     pub fn call_for_text(&mut self, command: &CStr, arguments: &[&str]) -> Option<String> {
         self.call_with_texts(command, arguments)?.text()

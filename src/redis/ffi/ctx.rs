@@ -188,6 +188,11 @@ impl Flags {
         )
     }
 
+    /// More memory is in use than `maxmemory` allows.
+    pub fn is_out_of_memory(self) -> bool {
+        self.has(raw::REDISMODULE_CTX_FLAGS_OOM)
+    }
+
     /// What is replicated goes into an append-only file.
     pub fn has_aof(self) -> bool {
         self.has(raw::REDISMODULE_CTX_FLAGS_AOF)

@@ -5,7 +5,7 @@ use dlock_testkit::{Server, start, wait_for};
 use crate::fixtures::held_by_alice;
 
 /// Name, default, valid values, invalid values.
-const SETTINGS: [(&str, &str, &[&str], &[&str]); 9] = [
+const SETTINGS: [(&str, &str, &[&str], &[&str]); 10] = [
     (
         "dlock.max-lease-ms",
         "600000",
@@ -21,6 +21,12 @@ const SETTINGS: [(&str, &str, &[&str], &[&str]); 9] = [
     (
         "dlock.max-waiters",
         "1000000",
+        &["1", "10000000"],
+        &["-1", "x", "", "99999999999999999999"],
+    ),
+    (
+        "dlock.max-inboxes",
+        "10000",
         &["1", "10000000"],
         &["-1", "x", "", "99999999999999999999"],
     ),

@@ -20,7 +20,11 @@ fn assert_full(client: &mut Client, setting: &str, command: &str) {
         let mut words = error.split(|c: char| !(c.is_alphanumeric() || c == '-' || c == '.'));
         words.any(|word| word.trim_end_matches('.') == setting)
     };
-    for other in ["dlock.max-waiters", "dlock.max-waiters-per-lock"] {
+    for other in [
+        "dlock.max-waiters",
+        "dlock.max-waiters-per-lock",
+        "dlock.max-inboxes",
+    ] {
         assert_eq!(names(other), other == setting, "{error}");
     }
     assert_eq!(counted(client), before);
@@ -49,15 +53,14 @@ fn full_queue_of_lock_is_refused_and_named() {
 fn waiters_of_all_locks_count_against_total() {
     let (server, mut client, mut inbox) = held_with_inbox();
     client.acquire("gate alice 60000");
-    // One inbox and three waiters.
-    client.config_set("dlock.max-waiters", "4");
+    // The inbox does not count.
+    client.config_set("dlock.max-waiters", "3");
     client.enqueue("door bob 60000 QUEUE inbox 0 REQID r1");
     let _carol = server.waiter("gate carol 60000 BLOCK 0");
     client.enqueue("gate bob 60000 QUEUE inbox 0 REQID r2");
     for command in [
         "DLOCK.ACQUIRE door dave 60000 QUEUE inbox 0 REQID r1",
         "DLOCK.ACQUIRE gate dave 60000 BLOCK 0",
-        "DLOCK.GRANTS other 0",
     ] {
         assert_full(&mut client, "dlock.max-waiters", command);
     }
@@ -79,25 +82,38 @@ fn waiters_of_all_locks_count_against_total() {
         );
         assert_eq!(inbox.call_at(cursor, options).answers.len(), 1);
     }
-    assert_full(&mut client, "dlock.max-waiters", "DLOCK.GRANTS other 0");
     inbox.assert_empty();
     client.enqueue("door dave 60000 QUEUE inbox 0 REQID r1");
-    assert_full(&mut client, "dlock.max-waiters", "DLOCK.GRANTS other 0");
+    Inbox::make(&server, "other");
 }
 
 #[test]
-fn inboxes_count_against_total() {
-    let (server, mut client) = start_with("dlock.max-waiters 3");
+fn inboxes_have_a_limit_of_their_own() {
+    let (server, mut client) = start_with("dlock.max-inboxes 3");
     let mut inboxes: Vec<Inbox> = (0..3)
         .map(|n| Inbox::make(&server, &format!("inbox{n}")))
         .collect();
-    assert_full(&mut client, "dlock.max-waiters", "DLOCK.GRANTS inbox3 0");
+    assert_full(&mut client, "dlock.max-inboxes", "DLOCK.GRANTS inbox3 0");
     inboxes[0].assert_empty();
     inboxes[1].call_at(0, "");
     inboxes[2].call("TTL 0");
     client.wait_for_inboxes(2);
     Inbox::make(&server, "inbox3");
-    assert_full(&mut client, "dlock.max-waiters", "DLOCK.GRANTS inbox4 0");
+    assert_full(&mut client, "dlock.max-inboxes", "DLOCK.GRANTS inbox4 0");
+    client.acquire("door alice 60000");
+    client.enqueue("door bob 60000 QUEUE inbox0 0 REQID r1");
+}
+
+#[test]
+fn limit_of_inboxes_changes_at_once_and_ends_none() {
+    let (server, mut client, mut inbox) = held_with_inbox();
+    client.config_set("dlock.max-inboxes", "0");
+    assert_full(&mut client, "dlock.max-inboxes", "DLOCK.GRANTS other 0");
+    client.enqueue("door bob 60000 QUEUE inbox 0 REQID r1");
+    client.release("door alice");
+    assert_eq!(shown(&inbox.take(1)), ["granted r1 door bob"]);
+    client.config_set("dlock.max-inboxes", "2");
+    Inbox::make(&server, "other");
 }
 
 /// The former inbox gets an answer, which counts.
@@ -106,14 +122,14 @@ fn request_that_changes_inboxes_needs_room_for_its_answer() {
     let (server, mut client, mut inbox) = held_with_inbox();
     let mut other = Inbox::make(&server, "other");
     client.enqueue("door bob 60000 QUEUE inbox 0 REQID r1");
-    client.config_set("dlock.max-waiters", "3");
+    client.config_set("dlock.max-waiters", "1");
     for wait in ["QUEUE other 0", "BLOCK 0"] {
         let request = format!("DLOCK.ACQUIRE door bob 60000 {wait} REQID r1");
         assert_full(&mut client, "dlock.max-waiters", &request);
     }
     client.enqueue("door bob 60000 QUEUE inbox 0 REQID r1");
     inbox.assert_empty();
-    client.config_set("dlock.max-waiters", "4");
+    client.config_set("dlock.max-waiters", "2");
     client.enqueue("door bob 60000 QUEUE other 0 REQID r1");
     assert_eq!(shown(&inbox.take(1)), ["error r1 door bob UNBLOCKED"]);
     client.release("door alice");
@@ -123,22 +139,19 @@ fn request_that_changes_inboxes_needs_room_for_its_answer() {
 #[test]
 fn end_of_inbox_frees_all_that_it_counted() {
     let (server, mut client, mut inbox) = held_with_inbox();
-    client.config_set("dlock.max-waiters", "101");
+    client.config_set("dlock.max-waiters", "100");
     enqueue_many(&mut client, "door", 100, "");
     for n in 0..50 {
         client.release(&format!("door owner{n} REQID r{n}"));
     }
-    assert_full(&mut client, "dlock.max-waiters", "DLOCK.GRANTS other 0");
+    let request = "DLOCK.ACQUIRE door bob 60000 BLOCK 0";
+    assert_full(&mut client, "dlock.max-waiters", request);
     inbox.call("TTL 0");
     client.wait_for_queue("door", 0);
-    wait_for("room for an inbox", || client.stat("dlock_inboxes") == 0);
+    wait_for("room for answers", || client.stat("dlock_inbox_answers") == 0);
     let _next = Inbox::make(&server, "inbox");
     enqueue_many(&mut client, "door", 100, "");
-    assert_full(
-        &mut client,
-        "dlock.max-waiters",
-        "DLOCK.ACQUIRE door bob 60000 BLOCK 0",
-    );
+    assert_full(&mut client, "dlock.max-waiters", request);
 }
 
 #[test]
@@ -174,7 +187,7 @@ fn readers_that_never_acknowledge_are_bounded() {
         answers += 1;
         inbox.call_at(cursor, "");
     }
-    assert_eq!(answers, 49);
+    assert_eq!(answers, 50);
     assert_eq!(inbox.call_at(cursor, "").answers.len(), answers);
 }
 
@@ -189,8 +202,17 @@ fn out_of_memory_refuses_queue_and_serves_readers() {
     assert_eq!(shown(&inbox.take(1)), ["granted r1 door bob"]);
     assert_eq!(shown(&inbox.take(1)), ["timeout r1 door carol"]);
     inbox.assert_empty();
-    let mut other = Inbox::make(&server, "other");
+    // The same while answers are there. Only a new inbox would take memory.
+    let mut other = inbox.other_reader(&server);
     other.assert_empty();
+    let before = client.stat("dlock_inboxes");
+    client.assert_error("OOM", "DLOCK.GRANTS other 0");
+    let script = b"return redis.call('DLOCK.GRANTS', 'other', '0')";
+    assert_eq!(client.error_code_args(&[b"EVAL", script, b"0"]), "OOM");
+    assert_eq!(client.stat("dlock_inboxes"), before);
+    client.assert_error("NOINBOX", "DLOCK.GRANTS other 1");
+    client.config_set("maxmemory", "0");
+    Inbox::make(&server, "other");
 }
 
 #[test]
@@ -342,8 +364,8 @@ fn many_queued_requests_leak_no_memory() {
 fn request_that_changes_inboxes_is_bounded_by_total() {
     let (server, mut client, _inbox) = held_with_inbox();
     let _other = Inbox::make(&server, "other");
-    // Two inboxes, one waiter, and room for one answer.
-    client.config_set("dlock.max-waiters", "4");
+    // One waiter, and room for one answer.
+    client.config_set("dlock.max-waiters", "2");
     client.enqueue("door bob 60000 QUEUE inbox 0 REQID r1");
     client.enqueue("door bob 60000 QUEUE other 0 REQID r1");
     let back = "DLOCK.ACQUIRE door bob 60000 QUEUE inbox 0 REQID r1";

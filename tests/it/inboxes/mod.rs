@@ -9,6 +9,7 @@ mod ends;
 mod environments;
 mod info;
 mod limits;
+mod memory;
 mod persistence;
 mod queue;
 mod reader;

@@ -193,6 +193,7 @@ fn ended_with(waiters: usize) -> (ServerState, Instant) {
     state.set_policy(Policy {
         max_waiters_per_lock: waiters,
         max_waiters: 2 * waiters,
+        max_inboxes: 1,
         ..Policy::default()
     });
     let grants = |state: &mut ServerState, ttl_ms| {

@@ -172,14 +172,14 @@ fn queue_that_closes_a_cycle_is_rejected_and_changes_nothing() {
     assert_eq!(counts(&server), before);
 }
 
-/// One inbox and two waiters are here.
+/// Two waiters are here, and an inbox, which does not count.
 fn full() -> (Server, u64) {
     let (mut server, cursor) = queued();
-    server.set_policy(|policy| policy.max_waiters = 3);
+    server.set_policy(|policy| policy.max_waiters = 2);
     (server, cursor)
 }
 
-const QUEUE_FULL: Error = Error::QueueFull(Full::Server(3));
+const QUEUE_FULL: Error = Error::QueueFull(Full::Server(2));
 
 #[test]
 fn full_server_rejects_queue_and_changes_nothing() {
@@ -189,10 +189,22 @@ fn full_server_rejects_queue_and_changes_nothing() {
 }
 
 #[test]
-fn full_server_makes_no_inbox() {
-    let (mut server, _) = full();
-    assert_eq!(server.grants_error("other 0"), QUEUE_FULL);
-    assert_eq!(counts(&server), [2, 2, 0, 1]);
+fn inboxes_have_a_limit_of_their_own() {
+    let (mut server, cursor) = full();
+    server.grants("other 0");
+    server.set_policy(|policy| policy.max_inboxes = 2);
+    assert_eq!(
+        server.grants_error("another 0"),
+        Error::QueueFull(Full::Inboxes(2))
+    );
+    assert_eq!(counts(&server), [2, 2, 0, 2]);
+    // Those that are here are read as before.
+    server.set_policy(|policy| policy.max_inboxes = 0);
+    server.grants("other 0");
+    server.grants(&format!("inbox {cursor} TTL 0"));
+    server.process();
+    server.set_policy(|policy| policy.max_inboxes = 2);
+    server.grants("another 0");
 }
 
 #[test]

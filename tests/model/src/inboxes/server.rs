@@ -105,6 +105,7 @@ impl Server {
         self.state.set_policy(Policy {
             max_waiters_per_lock: 100,
             max_waiters: 100,
+            max_inboxes: 100,
             detect_deadlocks: true,
             ..Policy::default()
         });
