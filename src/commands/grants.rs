@@ -12,7 +12,7 @@ use crate::state::wait_timer;
 /// DLOCK.GRANTS inbox cursor [BLOCK timeout-ms] [TTL ttl-ms]
 ///
 /// Acknowledges the reply with this cursor, and replies `[cursor, waited-ms, [answer ...]]`: the answers after it, oldest
-/// first, at most 1 000. With BLOCK the client waits if there are none. Cursor 0 makes the inbox.
+/// first, at most 1 000 or about 256 kB. With BLOCK the client waits if there are none. Cursor 0 makes the inbox.
 pub struct Grants;
 
 impl Command for Grants {

@@ -55,6 +55,13 @@ impl Answered {
         }
     }
 
+    /// Its length in a reply, about: what is not as short as numbers are.
+    fn bytes(&self) -> usize {
+        let id = self.request_id.as_ref().map_or(0, |id| id.len());
+        let names = [id, self.name.key.len(), self.owner.len()];
+        names.into_iter().fold(NUMBERS_BYTES, usize::saturating_add)
+    }
+
     /// The answer as it is told at `now`: less of the lease remains than when it was granted.
     fn told_at(&self, now: Instant) -> Self {
         let mut told = self.clone();
@@ -64,6 +71,9 @@ impl Answered {
         told
     }
 }
+
+/// What an answer has in a reply besides names: its kind, the numbers of a grant or the text of an error, lengths.
+const NUMBERS_BYTES: usize = 100;
 
 /// The answers that are not acknowledged, oldest first.
 #[derive(Clone, Debug, Hash)]
@@ -75,8 +85,12 @@ pub(super) struct Answers {
     carried: u64,
 }
 
-/// The most answers that a reply carries: about 100 kB, with keys, owners and ids of 20 bytes.
+/// The most answers that a reply carries.
 const MAX_REPLIED: usize = 1_000;
+
+/// A reply ends with the answer that brings it to so many bytes: keys have any length, and each answer repeats its own.
+/// About what a thousand answers have with names of 50 bytes.
+const MAX_REPLIED_BYTES: usize = 256 << 10;
 
 impl Answers {
     /// None yet. `first`: the cursor of the first reply.
@@ -118,12 +132,14 @@ impl Answers {
 
     /// The next answers for a reply at `now`, and its cursor. From now on a reply has carried them.
     pub(super) fn reply(&mut self, now: Instant) -> (u64, Vec<Answered>) {
-        let told = self
-            .kept
-            .iter()
-            .take(MAX_REPLIED)
-            .map(|answered| answered.told_at(now));
-        let told: Vec<_> = told.collect();
+        let mut bytes = 0_usize;
+        let fits = |answered: &&Answered| {
+            let has_room = bytes < MAX_REPLIED_BYTES;
+            bytes = bytes.saturating_add(answered.bytes());
+            has_room
+        };
+        let replied = self.kept.iter().take(MAX_REPLIED).take_while(fits);
+        let told: Vec<_> = replied.map(|answered| answered.told_at(now)).collect();
         let Some(last) = told.len().checked_sub(1).and_then(|last| self.kept.get_mut(last)) else {
             return (self.acknowledged, told);
         };

@@ -2,6 +2,7 @@
 
 use super::{held, only_grant, queued, shown};
 use crate::error::Error;
+use crate::testing::Server;
 
 #[test]
 fn queued_request_is_granted_with_its_own_lease_and_waited_ms() {
@@ -134,6 +135,47 @@ fn reply_carries_1000_answers_and_the_next_one_the_rest() {
     let first = server.grants(&format!("inbox {cursor}"));
     assert_eq!(first.answers.len(), 1_000);
     assert_eq!(server.next_answers(first.cursor), ["granted r1000 a reader1000"]);
+}
+
+/// Each answer repeats the key.
+#[test]
+fn reply_of_long_names_is_bounded_in_bytes() {
+    const KEY_BYTES: usize = 100 << 10;
+    let key = "k".repeat(KEY_BYTES);
+    let mut server = Server::with(&[&key]);
+    server.granted(&format!("ACQUIRE {key} alice 60000 REQID r0"));
+    let mut cursor = server.grants("inbox 0").cursor;
+    for n in 0..7 {
+        server.queued(&format!(
+            "ACQUIRE {key} bob{n} 60000 SHARED QUEUE inbox 0 REQID r{n}"
+        ));
+    }
+    server.released(&format!("RELEASE {key} alice"));
+    let mut answers = Vec::new();
+    for _ in 0..3 {
+        let reply = server.grants(&format!("inbox {cursor}"));
+        cursor = reply.cursor;
+        answers.push(reply.answers.len());
+    }
+    assert_eq!(answers, [3, 3, 1]);
+    assert!(server.next_answers(cursor).is_empty());
+}
+
+#[test]
+fn reply_carries_one_answer_of_any_length() {
+    let key = "k".repeat(1 << 20);
+    let mut server = Server::with(&[&key]);
+    server.granted(&format!("ACQUIRE {key} alice 60000 REQID r0"));
+    let cursor = server.grants("inbox 0").cursor;
+    for n in 0..2 {
+        server.queued(&format!(
+            "ACQUIRE {key} bob{n} 60000 SHARED QUEUE inbox 0 REQID r{n}"
+        ));
+    }
+    server.released(&format!("RELEASE {key} alice"));
+    let first = server.grants(&format!("inbox {cursor}"));
+    let second = server.grants(&format!("inbox {}", first.cursor));
+    assert_eq!((first.answers.len(), second.answers.len()), (1, 1));
 }
 
 /// So a late call with the cursor of an inbox that has ended is never mistaken for one of its successor.
