@@ -29,6 +29,14 @@ fn inbox_outlives_its_ttl_by_four_passes_of_the_loop() {
 }
 
 #[test]
+fn inbox_that_ends_empty_leaves_nothing_to_clear() {
+    let (mut server, _) = held();
+    server.grants("inbox 0 TTL 0");
+    assert!(!server.has_inbox("inbox"));
+    assert_eq!(server.state.inboxes.next_wakeup(), None);
+}
+
+#[test]
 fn call_in_the_last_pass_keeps_the_inbox() {
     let (mut server, cursor) = held();
     server.pass(1_000_000);
