@@ -93,6 +93,11 @@ fn inbox_that_was_full_gives_its_memory_back() {
     inbox.take(ANSWERS);
     inbox.assert_empty();
     wait_for_memory(&mut client, before);
+    assert_eq!(
+        client.stat("dlock_inboxes"),
+        1,
+        "it gave its memory back, and not by its end"
+    );
 }
 
 /// Each answer repeats the key.
