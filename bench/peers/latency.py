@@ -6,6 +6,7 @@ proxy that passes everything on after half of the round trip's time, whatever th
 """
 
 import asyncio
+import contextlib
 import json
 import subprocess
 import threading
@@ -42,14 +43,20 @@ class DelayingProxy:
         self.port = server.sockets[0].getsockname()[1]
         started.set()
         self._loop.run_forever()
+        tasks = asyncio.all_tasks(self._loop)
+        for task in tasks:
+            task.cancel()
+        self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+        self._loop.close()
 
     async def _on_client(self, reader, writer):
         there, back = await asyncio.open_connection("127.0.0.1", self._target)
         await asyncio.gather(self._pass_on(reader, back), self._pass_on(there, writer))
 
     async def _pass_on(self, reader, writer):
-        while data := await reader.read(1 << 20):
-            self._loop.call_later(self._delay, writer.write, data)
+        with contextlib.suppress(ConnectionError):
+            while data := await reader.read(1 << 20):
+                self._loop.call_later(self._delay, writer.write, data)
         self._loop.call_later(self._delay, writer.close)
 
 

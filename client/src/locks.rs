@@ -376,13 +376,15 @@ impl Lock {
     /// not help. It keeps trying while the cause may pass, such as a lost connection or a full queue; but if the server was
     /// never reached, it fails at once.
     pub async fn acquire(&self) -> Result<Guard, Error> {
-        let taken = || Error::Timeout {
-            key: String::from_utf8_lossy(&self.key).into_owned(),
-            waited: Duration::ZERO,
-            last: None,
-            last_for: Duration::ZERO,
-        };
-        self.request(!self.timeout.is_zero()).await?.ok_or_else(taken)
+        match self.request(!self.timeout.is_zero()).await? {
+            Some(guard) => Ok(guard),
+            None => Err(Error::Timeout {
+                key: String::from_utf8_lossy(&self.key).into_owned(),
+                waited: Duration::ZERO,
+                last: None,
+                last_for: Duration::ZERO,
+            }),
+        }
     }
 
     /// Acquires the lock if it is free and nobody waits for it; `None` if not.
