@@ -51,7 +51,8 @@ class DelayingProxy:
 
     async def _on_client(self, reader, writer):
         there, back = await asyncio.open_connection("127.0.0.1", self._target)
-        await asyncio.gather(self._pass_on(reader, back), self._pass_on(there, writer))
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.gather(self._pass_on(reader, back), self._pass_on(there, writer))
 
     async def _pass_on(self, reader, writer):
         with contextlib.suppress(ConnectionError):

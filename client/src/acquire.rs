@@ -55,10 +55,7 @@ pub(crate) async fn acquire(mut acquiring: Acquiring) -> Result<Option<Arc<Held>
     let outcome = match acquiring.timeout {
         None => acquiring.run().await,
         // Apart, as there may be very many that wait without a limit.
-        Some(limit) => match Box::pin(timeout(limit, acquiring.run())).await {
-            Ok(outcome) => outcome,
-            Err(_) => Err(Box::pin(acquiring.timed_out()).await),
-        },
+        Some(limit) => Box::pin(acquiring.run_within(limit)).await,
     };
     acquiring.finish(&outcome);
     outcome.map_err(|error| error.at(acquiring.session.links.label()))
@@ -96,6 +93,13 @@ impl Acquiring {
             backoff: Backoff::default(),
             late_grants: 0,
             is_over: false,
+        }
+    }
+
+    async fn run_within(&mut self, limit: Duration) -> Result<Option<Arc<Held>>, Error> {
+        match timeout(limit, self.run()).await {
+            Ok(outcome) => outcome,
+            Err(_) => Err(self.timed_out().await),
         }
     }
 

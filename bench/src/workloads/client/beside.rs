@@ -9,46 +9,53 @@ use super::runtime::runtime;
 use crate::error::Result;
 use crate::locks::LEASE;
 use crate::results::{DLOCK, Results};
-use crate::scale::{Scale, turns};
+use crate::scale::Scale;
 use crate::server::Server;
 
-/// The settings, and how many tasks wait.
-const SETTINGS: [(&str, usize); 2] = [("alone", 0), ("beside 64 that wait", 64)];
+/// The settings: who takes and gives back a lock in turn.
+const SETTINGS: [&str; 2] = ["alone", "beside 64 that wait"];
+const WAITING: usize = 64;
 const PAUSE: Duration = Duration::from_millis(5);
 const TIMES: usize = 1_000;
 
 pub fn measure(scale: &Scale, results: &mut Results) -> Result<()> {
-    let times = scale.count(TIMES);
-    for (round, index) in turns(scale.rounds(3), SETTINGS.len()) {
-        let (setting, waiting) = SETTINGS[index];
-        let us = runtime(1)?.block_on(median_us(times, waiting))?;
-        let mut row = results.round(setting, DLOCK, round);
-        row.add("time of a lock", "us", us);
+    for round in 0..scale.rounds(3) {
+        let medians = runtime(1)?.block_on(medians_us(scale.count(TIMES)))?;
+        for (setting, us) in SETTINGS.into_iter().zip(medians) {
+            let mut row = results.round(setting, DLOCK, round);
+            row.add("time of a lock", "us", us);
+        }
     }
     Ok(())
 }
 
-/// How long it takes to acquire the lock and to give it back.
-async fn median_us(times: usize, waiting: usize) -> Result<f64> {
+/// How long it takes to acquire a lock and to give it back: with locks of which none is waited for, and with others.
+async fn medians_us(times: usize) -> Result<[f64; 2]> {
     let server = Server::start()?;
     let mut somebody = server.connect()?;
     somebody.call(&["DLOCK.ACQUIRE", "held", "somebody", LEASE])?;
-    let (locks, mut tasks) = (Locks::open(server.url())?, JoinSet::new());
-    for _ in 0..waiting {
-        let lock = locks.lock("held");
+    let (alone, beside) = (Locks::open(server.url())?, Locks::open(server.url())?);
+    let mut tasks = JoinSet::new();
+    for _ in 0..WAITING {
+        let lock = beside.lock("held");
         tasks.spawn(async move { lock.acquire().await });
     }
-    while somebody.number("dlock", "dlock_waiters")? < waiting as f64 {
+    while somebody.number("dlock", "dlock_waiters")? < WAITING as f64 {
         tokio::time::sleep(PAUSE).await;
     }
-    let lock = locks.lock("free");
-    let mut took = Vec::with_capacity(times);
+    let locks = [alone.lock("free"), beside.lock("free")];
+    let mut took = [Vec::with_capacity(times), Vec::with_capacity(times)];
     for _ in 0..times {
-        tokio::time::sleep(PAUSE).await;
-        let start = Instant::now();
-        lock.acquire().await?.release().await?;
-        took.push(start.elapsed());
+        for (lock, took) in locks.iter().zip(&mut took) {
+            tokio::time::sleep(PAUSE).await;
+            let start = Instant::now();
+            lock.acquire().await?.release().await?;
+            took.push(start.elapsed());
+        }
     }
-    took.sort_unstable();
-    Ok(took[times / 2].as_secs_f64() * 1e6)
+    Ok(took.map(|mut took| {
+        took.sort_unstable();
+        took.get(times / 2)
+            .map_or(0.0, |median| median.as_secs_f64() * 1e6)
+    }))
 }
