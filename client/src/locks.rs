@@ -248,9 +248,9 @@ impl Lock {
         &self.key
     }
 
-    /// How long the lock is held without renewal, up to `dlock.max-lease-ms` of the server, in whole ms, rounded up. Default:
-    /// 30 s. A lease
-    /// that is not longer than a round trip to the server and 3 ms expires before it is held, and is asked for again.
+    /// How long the lock is held without renewal, in whole ms, rounded up: at most `dlock.max-lease-ms` of the server.
+    /// Default: 30 s. A lease that is not longer than a round trip to the server and 3 ms expires before it is held, and is
+    /// asked for again.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
         self

@@ -86,7 +86,7 @@ struct Entry {
     is_reported: bool,
 }
 
-/// Why a request has no place in the server's queue yet.
+/// Why a request has no place in the server's queue yet, as [`Unsettled`] counts them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Unplaced {
     Asking,

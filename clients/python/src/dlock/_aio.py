@@ -4,31 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import weakref
 from typing import TYPE_CHECKING, Any, Callable, Optional
 
 from ._cores import close_core_of, core_of
 from ._errors import Timeout
 from ._events import OnEvent
-from ._held import AnyHeld
-from ._hold import Hold, Stage
+from ._held import AnyHeld, LooksAtClock
+from ._hold import Stage
 from ._options import Key, Options
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 
-class LostEvent(asyncio.Event):
+class LostEvent(LooksAtClock, asyncio.Event):
     """Is set when the lock is lost. It looks at the clock: in a loop that was blocked, it would be set late."""
-
-    def __init__(self, hold: Hold) -> None:
-        super().__init__()
-        # Without a circle, so that a lock that is dropped is gone at once.
-        self._hold = weakref.ref(hold)
-
-    def is_set(self) -> bool:
-        hold = self._hold()
-        return super().is_set() or (hold is not None and hold.is_lost())
 
 
 class Held(AnyHeld):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import weakref
 from typing import Any, Callable, Optional
 
 from redis.exceptions import AskError, LockError, MovedError, RedisError
@@ -16,6 +17,19 @@ from ._query import send_once
 
 #: For an acquisition that does not wait, and for the question why one has timed out.
 _PATIENCE, _PROBE_TIME = 9.0, 0.2
+
+
+class LooksAtClock:
+    """An event of a lock that counts as set once the lock is lost, whoever has noticed."""
+
+    def __init__(self, hold: Hold) -> None:
+        super().__init__()
+        # Without a circle, so that a lock that is dropped is gone at once.
+        self._hold = weakref.ref(hold)
+
+    def is_set(self) -> bool:
+        hold, is_set = self._hold(), super().is_set()  # type: ignore[misc]
+        return is_set or (hold is not None and hold.is_lost())
 
 
 class AnyHeld(Hold):

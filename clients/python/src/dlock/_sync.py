@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import weakref
 from typing import TYPE_CHECKING, Any, Callable, Coroutine, Optional, TypeVar
 
 from ._cores import close_core_of, core_of
 from ._errors import Timeout
 from ._events import OnEvent
-from ._held import AnyHeld
-from ._hold import Hold, Stage, clock
+from ._held import AnyHeld, LooksAtClock
+from ._hold import Stage, clock
 from ._options import Key, Options
 
 if TYPE_CHECKING:
@@ -36,17 +35,8 @@ def blocking(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
     return run
 
 
-class LostEvent(threading.Event):
+class LostEvent(LooksAtClock, threading.Event):
     """Is set when the lock is lost. It looks at the clock: after a pause, the thread that sets it may be late."""
-
-    def __init__(self, hold: Hold) -> None:
-        super().__init__()
-        # Without a circle, so that a lock that is dropped is gone at once.
-        self._hold = weakref.ref(hold)
-
-    def is_set(self) -> bool:
-        hold = self._hold()
-        return super().is_set() or (hold is not None and hold.is_lost())
 
 
 class Held(AnyHeld):
