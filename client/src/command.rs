@@ -42,9 +42,14 @@ pub(crate) struct Request {
     pub acknowledgement: Option<Acknowledgement>,
 }
 
-/// Who must have a grant before it counts.
+/// Nobody must, without the feature: it takes no place in each request and lock.
+#[cfg(not(feature = "replicas"))]
 #[derive(Clone, Copy, Debug)]
-#[cfg_attr(not(feature = "replicas"), expect(dead_code, reason = "never asked for"))]
+pub(crate) enum Acknowledgement {}
+
+/// Who must have a grant before it counts.
+#[cfg(feature = "replicas")]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Acknowledgement {
     /// This many replicas.
     pub replicas: u32,
