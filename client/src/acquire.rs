@@ -20,6 +20,7 @@ const MAX_LATE_GRANTS: u32 = 10;
 /// What an application asks for.
 #[derive(Clone)]
 pub(crate) struct Wanted {
+    pub begun: BootInstant,
     pub key: Arc<[u8]>,
     pub key_hash: u64,
     pub owner: Option<Owner>,
@@ -87,7 +88,7 @@ impl Acquiring {
             link,
             request,
             timeout,
-            begun: BootInstant::now(),
+            begun: wanted.begun,
             sent: None,
             last: None,
             backoff: Backoff::default(),
@@ -97,7 +98,8 @@ impl Acquiring {
     }
 
     async fn run_within(&mut self, limit: Duration) -> Result<Option<Arc<Held>>, Error> {
-        match timeout(limit, self.run()).await {
+        let left = limit.saturating_sub(BootInstant::now() - self.begun);
+        match timeout(left, self.run()).await {
             Ok(outcome) => outcome,
             Err(_) => Err(self.timed_out().await),
         }
@@ -191,8 +193,7 @@ impl Acquiring {
             return Err(late);
         }
         self.note(late);
-        let mut request = Request::clone(&self.request);
-        request.number = self.session.next_number();
+        let request = self.request.anew(self.session.next_number());
         let pending = self.session.exit.begin_in_background();
         self.session.leave(&self.request, None, pending);
         self.request = Arc::new(request);

@@ -125,6 +125,16 @@ fn no_thread(error: io::Error) -> Error {
     RedisError::from(error).into()
 }
 
+impl Drop for Background {
+    /// At its end, or at that of the runtime that the application has lent to it.
+    fn drop(&mut self) {
+        self.left.close();
+        if !self.session.is_closing.load(Ordering::SeqCst) {
+            self.session.on_background_ended();
+        }
+    }
+}
+
 impl Background {
     /// Until all handles are gone and nothing is left to do.
     async fn run(mut self) {

@@ -142,6 +142,19 @@ impl Request {
         self.owner.get_or_init(unique)
     }
 
+    /// The same as another acquisition, with an owner of its own unless the application has named one.
+    pub fn anew(&self, number: u64) -> Self {
+        let is_named = self.owner.get().filter(|owner| {
+            self.process
+                .with_owner(self.number, |unique| owner.as_bytes() != unique)
+        });
+        Self {
+            owner: is_named.cloned().map_or_else(OnceLock::new, OnceLock::from),
+            number,
+            ..self.clone()
+        }
+    }
+
     /// `REQID random:number`
     fn add_id(&self, command: &mut Cmd) {
         const LONGEST: usize = 32 + 1 + 20;

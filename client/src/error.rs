@@ -126,6 +126,13 @@ impl Error {
         RedisError::from(io::Error::from(io::ErrorKind::TimedOut)).into()
     }
 
+    /// The runtime of [`Settings::background`](crate::Settings::background) has ended.
+    pub(crate) fn no_background() -> Self {
+        Self::Invalid(
+            "the runtime in which leases are renewed has ended: open the locks in one that lasts".into(),
+        )
+    }
+
     /// The reply is none that a server with the module sends.
     pub(crate) fn unreadable() -> Self {
         RedisError::from((ErrorKind::Parse, "the reply is not that of a lock")).into()

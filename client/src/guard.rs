@@ -109,7 +109,7 @@ impl Guard {
     ///
     /// [`Error::Lost`]: the lock is lost, and nothing was run. Any other error is that of the command.
     pub async fn query<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, Error> {
-        self.session().check_process()?;
+        self.session().check_background()?;
         let (session, command) = (Arc::clone(self.session()), self.fenced(command));
         let limit = session.patience();
         let querying = |_| async move { session.query(command, false, limit).await };
@@ -163,7 +163,7 @@ impl Guard {
         if let Some(lost) = self.lost_now() {
             return Err(Error::Lost(lost));
         }
-        self.session().check_process()?;
+        self.session().check_background()?;
         if lease.is_zero() {
             return Err(Error::Invalid("the lease must be longer than 0".into()));
         }
@@ -189,7 +189,7 @@ impl Guard {
     ///
     /// [`Error::Lost`]. Any other error of the server means that the fence is as before; without a reply it is not known.
     pub async fn raise_fence(&self, lease: Duration, fence: u64) -> Result<(), Error> {
-        self.session().check_process()?;
+        self.session().check_background()?;
         if self.held.request.min_fence.is_none() {
             let text = "only the fence of a lock that was acquired with min_fence can be raised";
             return Err(Error::Invalid(text.into()));
@@ -228,7 +228,7 @@ impl Guard {
     /// instance.
     pub async fn release(mut self) -> Result<(), Error> {
         self.is_given_up = true;
-        self.session().check_process()?;
+        self.session().check_background()?;
         let releasing = Releasing::begin(self.session(), &self.held, true)?;
         // Apart, so that a task is no larger while it waits for a lock.
         Box::pin(self.session().run(|link| releasing.run_patiently(link))).await
@@ -321,10 +321,10 @@ impl Releasing {
             let mut hold = held.hold();
             (hold.give_up(now, keeps), hold.held(now))
         };
-        if let Some(lost) = state.lost() {
+        let state = state.map_err(|lost| {
             session.lose(held, lost);
-            return Err(Error::Lost(lost));
-        }
+            Error::Lost(lost)
+        })?;
         held.end();
         Ok(Self(Some(Release {
             session: Arc::clone(session),
@@ -352,7 +352,7 @@ impl Releasing {
                     .last
                     .take()
                     .unwrap_or_else(|| Box::new(Error::no_response()));
-                Err(release.state.unconfirmed(last))
+                Err(Error::Unconfirmed(last))
             }
         }
     }

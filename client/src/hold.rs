@@ -371,21 +371,27 @@ impl Hold {
     }
 
     /// The holder gives the lock up: nothing is renewed from now on.
-    pub fn give_up(&mut self, now: BootInstant, keeps: bool) -> PendingRelease {
+    ///
+    /// # Errors
+    ///
+    /// It was lost before.
+    pub fn give_up(&mut self, now: BootInstant, keeps: bool) -> Result<PendingRelease, Lost> {
         let lost = self.lost(now);
-        let release_after = self.plan.release_after.filter(|_| keeps && lost.is_none());
-        let keep_until = release_after.map(|time| self.granted_at + time);
         if self.state == State::Held {
             self.state = State::GivenUp;
         }
         self.renewal = Renewal::Never;
-        PendingRelease {
-            lost,
+        if let Some(lost) = lost {
+            return Err(lost);
+        }
+        let release_after = self.plan.release_after.filter(|_| keeps);
+        let keep_until = release_after.map(|time| self.granted_at + time);
+        Ok(PendingRelease {
             deadline: self.deadline,
             may_be_done: false,
             // The shortest lease is 1 ms.
             keep_until: keep_until.filter(|until| *until - now >= Duration::from_millis(1)),
-        }
+        })
     }
 
     /// When to renew a lease of this length that began at `start`. The server may have a longer one for this owner.
@@ -428,8 +434,6 @@ fn retry_pause(left: Duration) -> Duration {
 /// and STALE that it did not. After an attempt without a reply, they may also mean that that attempt released the hold.
 #[derive(Clone, Debug)]
 pub(crate) struct PendingRelease {
-    /// Why the lock was lost before, if it was.
-    lost: Option<Lost>,
     /// From then on the lease may have expired.
     deadline: BootInstant,
     /// Whether the server may have carried out an earlier attempt.
@@ -448,27 +452,19 @@ pub(crate) enum ReleaseStep {
 }
 
 impl PendingRelease {
-    /// Why the lock was lost before it was given up.
-    pub fn lost(&self) -> Option<Lost> {
-        self.lost
-    }
-
     /// The reply to an attempt, or the error instead of it. Some connections resend requests by themselves: then a reply
     /// may be that to a second attempt.
     pub fn on_reply(&mut self, reply: Result<(), Error>, is_resent: bool, now: BootInstant) -> ReleaseStep {
-        let error = match (reply, self.lost) {
-            (Ok(()), lost) => return ReleaseStep::Done(lost.map_or(Ok(()), |lost| Err(Error::Lost(lost)))),
-            (Err(error), _) => error,
+        let Err(error) = reply else {
+            return ReleaseStep::Done(Ok(()));
         };
         if let Some(lost) = error.lost() {
-            // An extension that is repeated still means a loss.
             self.may_be_done |= is_resent;
-            let is_unknown = self.may_be_done && self.keep_until.is_none();
-            let outcome = match (self.lost, is_unknown) {
-                (None, true) => Error::Unconfirmed(Box::new(error)),
-                (earlier, _) => Error::Lost(earlier.unwrap_or(lost)),
-            };
-            return ReleaseStep::Done(Err(outcome));
+            // An extension that is repeated still means a loss.
+            return ReleaseStep::Done(Err(match self.may_be_done && self.keep_until.is_none() {
+                true => Error::Unconfirmed(Box::new(error)),
+                false => Error::Lost(lost),
+            }));
         }
         self.may_be_done |= error.is_ambiguous();
         match error.is_transient() && now < self.deadline {
@@ -479,15 +475,10 @@ impl PendingRelease {
 
     /// The outcome if there are no more attempts.
     pub fn failed(&self, last: Error) -> Error {
-        match self.lost.is_some() || self.may_be_done {
-            true => self.unconfirmed(Box::new(last)),
+        match self.may_be_done {
+            true => Error::Unconfirmed(Box::new(last)),
             false => last,
         }
-    }
-
-    /// The outcome for a caller who waits no longer, while attempts go on.
-    pub fn unconfirmed(&self, last: Box<Error>) -> Error {
-        self.lost.map_or(Error::Unconfirmed(last), Error::Lost)
     }
 
     /// Until when attempts make sense.

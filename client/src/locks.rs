@@ -16,7 +16,7 @@ use crate::command::{Acknowledgement, Limit, LockInfo, Owner, rounded_up};
 use crate::error::Error;
 use crate::events::{Event, Hook};
 use crate::guard::{Guard, RunError};
-use crate::hold::{Plan, random_share};
+use crate::hold::{BootInstant, Plan, random_share};
 use crate::server::Server;
 
 /// All locks of a deployment. Cheap to clone; one per application is enough.
@@ -60,7 +60,8 @@ impl Settings {
     }
 
     /// Renews leases in this runtime instead of in a thread of its own, so that several `Locks` can share one. It must have
-    /// sockets and timers, and must not be blocked.
+    /// sockets and timers, and must not be blocked. When it ends, what is held is reported as lost, and nothing is acquired
+    /// any more.
     pub fn background(mut self, runtime: runtime::Handle) -> Self {
         self.runtime = Some(runtime);
         self
@@ -187,8 +188,12 @@ impl Locks {
 
 async fn query<T: FromRedisValue>(handle: &Handle, command: Cmd, within: Duration) -> Result<T, Error> {
     let session = Arc::clone(handle.session());
-    session.check_process()?;
-    let querying = |_| async move { session.query(command, true, within).await };
+    session.check_background()?;
+    let begun = BootInstant::now();
+    let querying = |_| async move {
+        let left = within.saturating_sub(BootInstant::now() - begun);
+        session.query(command, true, left).await
+    };
     let reply = handle.session().run(querying).await?;
     Ok(T::from_redis_value(reply).map_err(RedisError::from)?)
 }
@@ -426,10 +431,11 @@ impl Lock {
 
     async fn request(&self, waits: bool) -> Result<Option<Guard>, Error> {
         let (limit, session) = (self.validate()?, self.handle.session());
-        session.check_process()?;
+        session.check_background()?;
+        let begun = BootInstant::now();
         let acquiring = |link| {
             let handle = Arc::clone(&self.handle);
-            let acquiring = Acquiring::new(Arc::clone(session), link, self.wanted(limit, waits));
+            let acquiring = Acquiring::new(Arc::clone(session), link, self.wanted(begun, limit, waits));
             // Here already: if the caller is gone by then, the guard is dropped. Boxed, so that its type does not nest in
             // those of all callers, for which the compiler has a limit.
             let work = async move { Ok(acquire(acquiring).await?.map(|held| Guard::new(&handle, held))) };
@@ -438,8 +444,9 @@ impl Lock {
         session.run(acquiring).await
     }
 
-    fn wanted(&self, limit: Limit, waits: bool) -> Wanted {
+    fn wanted(&self, begun: BootInstant, limit: Limit, waits: bool) -> Wanted {
         Wanted {
+            begun,
             key: Arc::clone(&self.key),
             key_hash: self.key_hash,
             owner: self.owner.clone(),

@@ -13,6 +13,7 @@ use std::pin::Pin;
 use std::process;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use redis::{Cmd, Value};
@@ -112,13 +113,16 @@ impl Session {
         process::id() == self.pid
     }
 
-    /// That this is the process that has the background.
-    pub fn check_process(&self) -> Result<(), Error> {
-        match self.is_at_home() {
-            true => Ok(()),
-            false => Err(Error::Invalid(
+    /// That this process has the background, and that it still runs.
+    pub fn check_background(&self) -> Result<(), Error> {
+        if !self.is_at_home() {
+            return Err(Error::Invalid(
                 "this process was forked after the locks were opened: open them in each process".into(),
-            )),
+            ));
+        }
+        match self.tasks.is_closed() {
+            true => Err(Error::no_background()),
+            false => Ok(()),
         }
     }
 
@@ -162,12 +166,13 @@ impl Session {
             None => None,
         };
         elsewhere.task = None;
-        outcome.unwrap_or_else(|| Err(Error::Invalid("the background of the locks has ended".into())))
+        outcome.unwrap_or_else(|| Err(Error::no_background()))
     }
 
     /// Does this in the background, whatever becomes of the calling task.
     pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        // The background outlives its handles, unless the process was forked, or ended the runtime that it was given.
+        // The background outlives its handles, unless the process was forked, or ended the runtime that it was given: then
+        // leases end by themselves.
         let _ = self.tasks.send(Box::pin(task));
     }
 
@@ -335,7 +340,10 @@ impl Session {
     // Holds.
 
     /// The lock is granted: its lease is renewed from now on.
-    pub fn watch(&self, held: &Held) {
+    pub fn watch(self: &Arc<Self>, held: &Arc<Held>) {
+        if self.tasks.is_closed() {
+            return self.lose(held, Lost::LeaseExpired);
+        }
         let wakes_at = held.hold().wakes_at();
         let sleeps_until = self.sleeps_until.load(Ordering::SeqCst);
         let is_early = wakes_at.is_some_and(|at| at.as_micros() < sleeps_until);
@@ -386,6 +394,17 @@ impl Session {
             _ => {}
         }
         self.table().set_timer(held.request.number);
+    }
+
+    /// The background has ended before its handles: nothing is renewed any more, and no answers are read.
+    pub fn on_background_ended(self: &Arc<Self>) {
+        let (held, woken) = {
+            let mut table = self.table();
+            let held: Vec<_> = table.holds().map(Arc::clone).collect();
+            (held, table.refuse_waiting(&Error::no_background()))
+        };
+        woken.into_iter().for_each(Waker::wake);
+        held.iter().for_each(|held| self.lose(held, Lost::LeaseExpired));
     }
 
     /// A hold is lost: its guard is told. What may be left of it is given back.

@@ -636,6 +636,20 @@ impl Table {
         parked.into_iter().filter_map(refuse).collect()
     }
 
+    /// Nothing will be read or sent for requests that wait any more.
+    pub fn refuse_waiting(&mut self, error: &Error) -> Vec<Waker> {
+        let waits = |entry: &Entry| {
+            matches!(
+                entry.stage,
+                Stage::Parked { .. } | Stage::AskingAgain | Stage::Queued
+            )
+        };
+        let waiting = self.entries.iter().filter(|(_, entry)| waits(entry));
+        let waiting: Vec<u64> = waiting.map(|(number, _)| *number).collect();
+        let refuse = |number: u64| self.tell_instead(number, Some(Box::new(error.clone()))).woken;
+        waiting.into_iter().filter_map(refuse).collect()
+    }
+
     /// It has ended, or its name is taken. Requests that waited there are sent again.
     pub fn on_inbox_ended(&mut self, epoch: u64) {
         if epoch != self.inbox.epoch {

@@ -109,7 +109,7 @@ fn loss_reported_by_server_is_final() {
         assert_eq!(hold.wakes_at(), None);
         assert_eq!(hold.on_extended(at(1002), &Ok(ms(3000)), at(1003)), None);
         assert_eq!(hold.lost(at(1003)), Some(lost), "a lost hold stays lost");
-        assert_eq!(hold.give_up(at(1003), false).lost(), Some(lost));
+        assert_eq!(hold.give_up(at(1003), false).err(), Some(lost));
     }
 }
 
@@ -254,7 +254,7 @@ fn released_lock_is_kept_unless_dropped_lost_or_held_longer() {
         release_after: Some(ms(2000)),
         ..PLAN
     });
-    let keep_until = |now, keeps| hold.clone().give_up(at(now), keeps).keep_until;
+    let keep_until = |now, keeps| hold.clone().give_up(at(now), keeps).ok()?.keep_until;
     assert_eq!(keep_until(10, true), Some(at(2000)));
     assert_eq!(keep_until(10, false), None, "dropped");
     assert_eq!(keep_until(2000, true), None, "held as long");
@@ -262,16 +262,16 @@ fn released_lock_is_kept_unless_dropped_lost_or_held_longer() {
     let mut extended = hold.clone();
     extended.on_extended(at(10), &Ok(ms(60_000)), at(11));
     assert_eq!(
-        extended.clone().give_up(at(1998), true).keep_until,
+        extended.clone().give_up(at(1998), true).unwrap().keep_until,
         Some(at(2000))
     );
-    assert_eq!(extended.give_up(at(3000), true).keep_until, None);
+    assert_eq!(extended.give_up(at(3000), true).unwrap().keep_until, None);
 }
 
 #[test]
 fn given_up_hold_is_not_renewed() {
     let mut hold = granted(PLAN);
-    assert_eq!(hold.give_up(at(1), false).lost(), None);
+    hold.give_up(at(1), false).unwrap();
     assert_eq!(hold.wakes_at(), None);
     assert_eq!(hold.on_time(at(1000)), None);
     assert_eq!(hold.on_time(at(10_000)), None, "what is given up is not lost");
@@ -289,19 +289,14 @@ fn outcome(step: ReleaseStep) -> Result<(), Error> {
 #[test]
 fn release_of_expired_hold_reports_loss() {
     // As after a suspend, before the thread has looked.
-    let release = || granted(PLAN).give_up(at(LASTS_MS), false);
-    assert_eq!(release().lost(), Some(Lost::LeaseExpired));
-    for reply in [Ok(()), Err(cut()), Err(Error::Lost(Lost::Stale))] {
-        let outcome = outcome(release().on_reply(reply, false, at(LASTS_MS)));
-        assert_eq!(outcome, Err(Error::Lost(Lost::LeaseExpired)));
-    }
-    assert_eq!(release().failed(cut()), Error::Lost(Lost::LeaseExpired));
+    let release = granted(PLAN).give_up(at(LASTS_MS), false);
+    assert_eq!(release.err(), Some(Lost::LeaseExpired));
 }
 
 #[test]
 fn release_reports_outcome_or_unconfirmed() {
     let stale = || Err(Error::Lost(Lost::Stale));
-    let release = || granted(PLAN).give_up(at(1), false);
+    let release = || granted(PLAN).give_up(at(1), false).unwrap();
     let is_retried = |release: &mut PendingRelease, error| {
         let step = release.on_reply(Err(error), false, at(2000));
         matches!(step, ReleaseStep::Retry(_))
@@ -342,7 +337,7 @@ fn repeated_extension_of_a_kept_lock_still_means_a_loss() {
         release_after: Some(ms(2000)),
         ..PLAN
     };
-    let mut release = granted(plan).give_up(at(1), true);
+    let mut release = granted(plan).give_up(at(1), true).unwrap();
     let step = release.on_reply(Err(cut()), false, at(2));
     assert!(matches!(step, ReleaseStep::Retry(_)), "{step:?}");
     let not_held = || Err(Error::Lost(Lost::NotHeld));
@@ -419,7 +414,7 @@ impl World {
         }
         if !self.released {
             next.push(self.after(|world| {
-                world.hold.give_up(world.now, true);
+                let _ = world.hold.give_up(world.now, true);
                 world.released = true;
             }));
         }

@@ -7,7 +7,7 @@ use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use dlock_testkit::{Proxy, SLOW_MACHINE, Server, Way, start, wait_for};
-use redis_dlock_client::{Error, Locks, Settings};
+use redis_dlock_client::{Error, Locks, Lost, Settings};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::support::{Journal, locks, ms};
@@ -97,6 +97,37 @@ fn locks_that_share_a_background_work() {
     block_on(use_everything(&server, &many[0]));
     runtime().block_on(use_everything(&server, &many[1]));
     background.block_on(use_everything(&server, &many[2]));
+}
+
+#[test]
+fn runtime_of_the_background_that_ends_is_reported_to_all() {
+    let (server, mut client) = start();
+    let background = Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .unwrap();
+    let settings = Settings::default().background(background.handle().clone());
+    let locks = Locks::with(server.url(), settings).unwrap();
+    client.acquire("taken somebody 600000");
+    let runtime = runtime();
+    let guard = runtime.block_on(locks.acquire("door")).unwrap();
+    let waiting = runtime.spawn({
+        let lock = locks.lock("taken");
+        async move { lock.acquire().await }
+    });
+    runtime.block_on(async {
+        while client.server_number::<u64>("dlock", "dlock_waiters") == 0 {
+            tokio::time::sleep(ms(10)).await;
+        }
+    });
+    background.shutdown_background();
+    runtime.block_on(async {
+        assert_eq!(guard.lost().await, Lost::LeaseExpired);
+        assert!(matches!(waiting.await.unwrap(), Err(Error::Invalid(_))));
+        assert!(matches!(locks.acquire("window").await, Err(Error::Invalid(_))));
+    });
+    assert!(client.find_lock("window").is_none());
 }
 
 #[test]
