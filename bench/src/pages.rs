@@ -3,12 +3,15 @@
 //! A table is between one of these lines and `<!-- end -->`:
 //!
 //! - `<!-- targets -->`: all targets, met or missed
-//! - `<!-- headlines -->`: a list of the most important ones, and how many are missed
+//! - `<!-- headlines -->`: sentences of the most important ones, and how many are missed
+//! - `<!-- rivals -->`: how long workers wait with each of `bench/rivals.csv`
 //! - `<!-- figures: WORKLOAD -->` or `<!-- figures: WORKLOAD: SETTING -->`: a line per implementation, a column per figure
 //! - `<!-- environment -->`: where and when each workload was measured
 
 use std::fs;
 use std::path::Path;
+
+use serde::Deserialize;
 
 use crate::error::Result;
 use crate::results::{DLOCK, Results, Row};
@@ -54,6 +57,7 @@ fn table(line: &str, results: &Results) -> Option<Result<String>> {
     let table = match marker {
         "targets" => Ok(targets(results)),
         "headlines" => Ok(headlines(results)),
+        "rivals" => rivals(results),
         "environment" => Ok(environment(results)),
         _ => {
             let (workload, setting) = match marker.strip_prefix("figures: ")?.split_once(": ") {
@@ -85,19 +89,59 @@ pub fn targets(results: &Results) -> String {
 fn headlines(results: &Results) -> String {
     let (mut list, mut measured_targets, mut missed_targets) = (String::new(), 0, 0);
     for target in TARGETS.iter() {
-        let Some([measured, limit, verdict]) = target.outcome(results) else {
+        let Some([measured, _, verdict]) = target.outcome(results) else {
             continue;
         };
         measured_targets += 1;
         missed_targets += usize::from(verdict.contains("missed"));
-        if target.is_headline {
-            let verdict = verdict.split(':').next().unwrap_or_default();
-            list += &format!("- {}: {measured}, target {limit}: {verdict}\n", target.what);
+        if !target.headline.is_empty() {
+            list += &format!("- {}\n", target.headline.replace("{}", &measured));
         }
     }
     format!(
-        "{list}- of {measured_targets} [targets](docs/bench/README.md) in all, {missed_targets} are missed\n"
+        "{list}- Of {measured_targets} [targets](docs/bench/README.md) in all, {missed_targets} are missed.\n"
     )
+}
+
+/// A system to acquire locks with, as results.csv names it and as the first page does.
+#[derive(Deserialize)]
+struct Rival {
+    implementation: String,
+    name: String,
+    order: String,
+    failover: String,
+    tells: String,
+}
+
+/// How long workers wait with each of them, and what else differs.
+fn rivals(results: &Results) -> Result<String> {
+    const SETTING: &str = "8 workers, 1 ms";
+    let mut table =
+        "| | longest wait of 8 workers | acquisitions | waiters are served | after a failover | tells the \
+                     holder of a loss |\n|---|---:|---:|---|---|---|\n"
+            .to_owned();
+    let mut reader = csv::Reader::from_reader(include_str!("../rivals.csv").as_bytes());
+    for rival in reader.deserialize() {
+        let rival: Rival = rival?;
+        let median = |figure: &str| {
+            let rows = results.rows.iter().filter(|row| {
+                (&*row.workload, &*row.setting, &*row.figure) == ("peers", SETTING, figure)
+                    && row.implementation.starts_with(&rival.implementation)
+            });
+            let stats = Stats::of(rows.map(|row| row.value));
+            stats.ok_or_else(|| format!("nothing was measured for {}", rival.implementation))
+        };
+        table += &format!(
+            "| {} | {:.0} ms | {:.0} /s | {} | {} | {} |\n",
+            rival.name,
+            median("wait max")?.median,
+            median("acquisitions")?.median,
+            rival.order,
+            rival.failover,
+            rival.tells
+        );
+    }
+    Ok(table)
 }
 
 /// A line per environment, which most workloads share, with what differs between them.
