@@ -162,7 +162,12 @@ def waiters(client: redis.Redis, key: str) -> int:
 
 
 def lease_ms(client: redis.Redis, key: str) -> int:
-    return int(_as_dict(info(client, key)[b"holders"][0])[b"lease-ms"])
+    return lease_of(info(client, key))
+
+
+def lease_of(reply: Any) -> int:
+    """What is left of the lease, by a reply to DLOCK.INFO."""
+    return int(_as_dict(_as_dict(reply)[b"holders"][0])[b"lease-ms"])
 
 
 def owner(client: redis.Redis, key: str) -> Any:
