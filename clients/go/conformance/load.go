@@ -16,7 +16,7 @@ import (
 
 // churn uses locks as a careless program does, which closes nothing.
 func (d *driver) churn(c command) result {
-	options := *d.client.Options()
+	options := *d.client.(*redis.Client).Options()
 	// Otherwise, go-redis itself has a goroutine for each client that is not closed.
 	options.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	var lockOptions []dlock.Option

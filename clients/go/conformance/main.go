@@ -52,7 +52,7 @@ type acquisition struct {
 }
 
 type driver struct {
-	client       *redis.Client
+	client       redis.UniversalClient
 	many         many
 	locker       *dlock.Locker
 	mu           sync.Mutex
@@ -61,11 +61,10 @@ type driver struct {
 }
 
 func main() {
-	options, err := redis.ParseURL(os.Args[1])
+	client, err := clientOf(os.Args[1])
 	if err != nil {
 		log.Fatal(err)
 	}
-	client := redis.NewClient(options)
 	d := driver{
 		client:       client,
 		locker:       dlock.New(client),
@@ -87,6 +86,22 @@ func main() {
 		d.run(c)
 	}
 	d.close()
+}
+
+// clientOf returns a client of a server, of a cluster, or of the primary "main" that a Sentinel knows.
+func clientOf(address string) (redis.UniversalClient, error) {
+	kind, place, _ := strings.Cut(strings.TrimSuffix(address, "/"), "://")
+	switch kind {
+	case "redis+cluster":
+		return redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{place}}), nil
+	case "redis+sentinel":
+		return redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "main", SentinelAddrs: []string{place}}), nil
+	}
+	options, err := redis.ParseURL(address)
+	if err != nil {
+		return nil, err
+	}
+	return redis.NewClient(options), nil
 }
 
 // run carries out a command. It goes on in the background if that may take time.

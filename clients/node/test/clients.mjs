@@ -1,14 +1,34 @@
-// The clients that the tests and the driver run on, by name. Each takes an address, and perhaps more options. None is
-// connected: Locks open their own connections.
+// The clients that the tests and the driver run on, by name. Each takes an address, and perhaps more options. Those of
+// one server are not connected: Locks open their own connections.
 import { fromIoredis, fromNodeRedis } from "redis-dlock";
 
+const CLUSTER = "redis+cluster:";
+/** A Sentinel that knows the primary `main`. */
+const SENTINEL = "redis+sentinel:";
+
+/** Clients tell the loss of their own connections, too. */
+const withoutErrors = (client) => client.on("error", () => {});
+
 const ioredis = (module) => async (url, options) => {
-  const { Redis } = await import(module);
-  return fromIoredis(new Redis(url, { lazyConnect: true, ...options }));
+  const { Cluster, Redis } = await import(module);
+  const { protocol, hostname: host, port } = new URL(url);
+  const node = { host, port: Number(port) };
+  if (protocol === CLUSTER) return fromIoredis(withoutErrors(new Cluster([node])));
+  const sentinels = protocol === SENTINEL ? [{ sentinels: [node], name: "main" }] : [url];
+  return fromIoredis(new Redis(...sentinels, { lazyConnect: true, ...options }));
 };
 
 const nodeRedis = (module) => async (url, options) => {
-  const { createClient } = await import(module);
+  const { createClient, createCluster, createSentinel } = await import(module);
+  const { protocol, hostname: host, port } = new URL(url);
+  if (protocol === CLUSTER) {
+    const client = withoutErrors(createCluster({ rootNodes: [{ url: `redis://${host}:${port}` }] }));
+    return fromNodeRedis(await client.connect());
+  }
+  if (protocol === SENTINEL) {
+    const client = withoutErrors(createSentinel({ name: "main", sentinelRootNodes: [{ host, port: Number(port) }] }));
+    return fromNodeRedis(await client.connect());
+  }
   return fromNodeRedis(createClient({ url, ...options }));
 };
 

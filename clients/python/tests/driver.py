@@ -17,6 +17,8 @@ from typing import Any, Callable, Dict, List
 
 import redis
 import redis.asyncio
+import redis.asyncio.sentinel
+import redis.sentinel
 
 import dlock
 from dlock._hold import Stage
@@ -28,6 +30,17 @@ _output = threading.Lock()
 def say(**line: Any) -> None:
     with _output:
         print(json.dumps(line), flush=True)
+
+
+def client_of(address: str, library: Any) -> Any:
+    """A client of a server, of a cluster, or of the primary `main` that a Sentinel knows."""
+    kind, _, place = address.rstrip("/").partition("://")
+    if kind == "redis":
+        return library.Redis.from_url(address)
+    host, port = place.split(":")
+    if kind == "redis+cluster":
+        return library.RedisCluster(host=host, port=int(port))
+    return library.sentinel.Sentinel([(host, int(port))]).master_for("main")
 
 
 NUMBERS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
@@ -108,7 +121,7 @@ class Threads:
     def __init__(self, address: str) -> None:
         self.address = address
         self.many: List[dlock.Held] = []
-        self.client = redis.Redis.from_url(address)
+        self.client = client_of(address, redis)
         self.locks = dlock.Locks(self.client)
         self.held: Dict[int, dlock.Held] = {}
 
@@ -245,7 +258,7 @@ class Tasks:
     def __init__(self, address: str) -> None:
         self.address = address
         self.many: List[dlock.aio.Held] = []
-        self.client = redis.asyncio.Redis.from_url(address)
+        self.client = client_of(address, redis.asyncio)
         self.locks = dlock.aio.Locks(self.client)
         self.held: Dict[int, dlock.aio.Held] = {}
         self.tasks: Dict[int, asyncio.Task[None]] = {}

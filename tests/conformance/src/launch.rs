@@ -6,6 +6,8 @@ use std::process::Command;
 #[derive(Clone, Debug)]
 pub struct Launch {
     pub program: PathBuf,
+    /// Instead of that of the scenario's server.
+    address: Option<String>,
     /// Of the address: settings of the client.
     query: String,
     /// The other drivers of a scenario, if they are others than its first one.
@@ -18,6 +20,7 @@ impl Launch {
     pub fn of(program: impl Into<PathBuf>) -> Self {
         Self {
             program: program.into(),
+            address: None,
             query: String::new(),
             others: None,
             arguments: Vec::new(),
@@ -32,6 +35,11 @@ impl Launch {
 
     pub fn in_environment(mut self, name: &str, value: impl Into<OsString>) -> Self {
         self.environment.push((name.to_owned(), value.into()));
+        self
+    }
+
+    pub fn at(mut self, address: String) -> Self {
+        self.address = Some(address);
         self
     }
 
@@ -53,6 +61,7 @@ impl Launch {
     pub fn command(&self, address: &str) -> Command {
         let mut command = Command::new(&self.program);
         let environment = self.environment.iter().map(|(name, value)| (name, value));
+        let address = self.address.as_deref().unwrap_or(address);
         command
             .args(&self.arguments)
             .arg(format!("{address}{}", self.query))

@@ -1,6 +1,7 @@
 //! Every driver passes every scenario. One whose toolchain or library cannot be installed is skipped.
 
 mod drivers;
+mod failovers;
 mod names;
 mod wrong_drivers;
 

@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::thread;
 
+use redis::cluster::ClusterClient;
+use redis::sentinel::{SentinelClient, SentinelServerType};
 use redis::{Cmd, Value as Reply};
-use redis_dlock_client::{CancellationToken, Guard, Locks, Settings};
+use redis_dlock_client::{CancellationToken, Error, Guard, Locks, Settings};
 use serde_json::{Value, json};
 use tokio::task::spawn_local;
 
@@ -14,6 +16,24 @@ use crate::many::{Many, churn};
 use crate::options;
 use crate::outcome::{answer, failure, lost, not_acquired, skipped};
 use crate::renewals::Renewals;
+
+/// The locks of a server, of a cluster, or of the primary `main` that a Sentinel knows.
+fn locks_at(address: &str, settings: Settings) -> Result<Locks, Error> {
+    match address.split_once("://") {
+        Some(("redis+cluster", place)) => {
+            Locks::with(ClusterClient::new([format!("redis://{place}")])?, settings)
+        }
+        Some(("redis+sentinel", place)) => {
+            let sentinels = vec![format!("redis://{place}")];
+            let role = SentinelServerType::Master;
+            Locks::with(
+                SentinelClient::build(sentinels, "main".into(), None, role)?,
+                settings,
+            )
+        }
+        _ => Locks::with(address, settings),
+    }
+}
 
 /// The locks that the kit knows, each by the id of the command that acquired it.
 pub struct Driver {
@@ -34,7 +54,7 @@ impl Driver {
         });
         Self {
             address: address.to_owned(),
-            locks: Locks::with(address, settings).expect("the kit passes a valid address"),
+            locks: locks_at(address, settings).expect("the kit passes a valid address"),
             renewals,
             waiting: RefCell::default(),
             held: RefCell::default(),
