@@ -9,7 +9,7 @@ from typing import Any, Callable, List
 import pytest
 import redis
 import redis.asyncio
-from conftest import eventually, owner, run, waiters
+from conftest import StandIn, eventually, owner, run, waiters
 
 import dlock
 from dlock.testing import DlockServer
@@ -128,6 +128,23 @@ def test_loss_is_told_to_the_event_loop(dlock_server: DlockServer, client: redis
                 assert told == [held]
 
     run(test, dlock_server.port)
+
+
+def test_requests_that_begin_together_do_not_wait_for_each_others_replies() -> None:
+    # The first one is granted, and nothing else has a reply.
+    server = StandIn(ACQUIRE=[b"*4\r\n:7\r\n:1\r\n:30000\r\n:0", b""], RELEASE=[b":0"])
+
+    async def test() -> None:
+        locks = dlock.aio.Locks(redis.asyncio.Redis(port=server.port, protocol=2))
+        await (await locks.acquire("first")).release()
+        tasks = [asyncio.create_task(locks.acquire(f"lock:{number}")) for number in range(20)]
+        end = time.monotonic() + 2.0  # the server is taken for dead later
+        while server.count("ACQUIRE") <= len(tasks):
+            assert time.monotonic() < end, server.got
+            await asyncio.sleep(0.01)
+
+    asyncio.run(test())
+    server.close()
 
 
 def test_loop_that_ended_leaves_its_lock_to_the_lease(dlock_server: DlockServer, client: redis.Redis, key: str) -> None:

@@ -3,18 +3,65 @@
 from __future__ import annotations
 
 import asyncio
+import collections
 import contextlib
-from typing import TYPE_CHECKING, Any, Callable, Optional
+import weakref
+from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, List, Optional
 
 from ._cores import close_core_of, core_of
 from ._errors import Timeout
 from ._events import OnEvent
 from ._held import AnyHeld, LooksAtClock
 from ._hold import Stage
+from ._link import Link
 from ._options import Key, Options
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+
+
+class _Turns:
+    """Of an event loop: what its tasks begin in one turn is sent together, and what ends wakes them together."""
+
+    def __init__(self) -> None:
+        self._begun: List[Held] = []
+        self._ended: Deque[asyncio.Future[None]] = collections.deque()
+        self._is_waking = False
+
+    def begin(self, held: Held) -> None:
+        self._begun.append(held)
+        if len(self._begun) == 1:
+            held._loop.call_soon(self._send_all)
+
+    def _send_all(self) -> None:
+        links: Dict[Link, List[Held]] = {}
+        for held in self._begun:
+            # Otherwise its task was cancelled.
+            if held.waiters:
+                links.setdefault(held.link, []).append(held)
+        self._begun.clear()
+        for link, holds in links.items():
+            # Many could block the loop.
+            if len(holds) > 1 or not link.send_directly(holds[0], None):
+                link.submit(*holds)
+
+    def end(self, held: Held, done: asyncio.Future[None]) -> None:
+        """By any thread."""
+        self._ended.append(done)
+        if not self._is_waking:
+            self._is_waking = True
+            held._call_soon(self._wake_all)
+
+    def _wake_all(self) -> None:
+        # What is appended from now on calls this again.
+        self._is_waking = False
+        while self._ended:
+            done = self._ended.popleft()
+            if not done.done():
+                done.set_result(None)
+
+
+_turns: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Turns] = weakref.WeakKeyDictionary()
 
 
 class LostEvent(LooksAtClock, asyncio.Event):
@@ -31,6 +78,7 @@ class Held(AnyHeld):
         #: Set when the lock is lost.
         self.lost: asyncio.Event = LostEvent(self)
         self._loop = asyncio.get_running_loop()
+        self._turns = _turns.get(self._loop) or _turns.setdefault(self._loop, _Turns())
 
     acquire = AnyHeld._acquire
     release = AnyHeld._release
@@ -52,10 +100,9 @@ class Held(AnyHeld):
     async def _perform(self, stage: Stage, timeout: Optional[float] = None) -> None:
         done = self._loop.create_future()
         with self.core.lock:
-            link = self.core.begin(self, stage)
-            self.waiters.append(lambda: self._call_soon(_wake, done))
-        if not link.send_directly(self, None):
-            self.core.submit(self)
+            self.core.begin(self, stage)
+            self.waiters.append(lambda: self._turns.end(self, done))
+        self._turns.begin(self)
         await asyncio.wait([done], timeout=timeout) if timeout else await done
         self._raise()
 
@@ -63,11 +110,6 @@ class Held(AnyHeld):
         # Nobody waits in a loop that is closed.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(callback, *arguments)
-
-
-def _wake(done: asyncio.Future[None]) -> None:
-    if not done.done():
-        done.set_result(None)
 
 
 class Locks:
