@@ -149,7 +149,13 @@ def describe(connection: Connection) -> str:
 
 
 def send(connection: Connection, commands: Sequence[Sequence[Any]]) -> None:
-    connection.send_packed_command(connection.pack_commands(commands), check_health=False)
+    connection.send_packed_command([b"".join(map(_pack, commands))], check_health=False)
+
+
+def _pack(command: Sequence[Any]) -> bytes:
+    """A command of bytes and numbers. redis-py takes several times as long."""
+    words = [word if isinstance(word, bytes) else b"%d" % word for word in command]
+    return b"*%d\r\n" % len(words) + b"".join([b"$%d\r\n%b\r\n" % (len(word), word) for word in words])
 
 
 def read(connection: Connection, count: int, within: float = 3600.0) -> List[Any]:

@@ -43,6 +43,10 @@ class Terms(NamedTuple):
 
 
 def terms(options: Mapping[str, Any]) -> Terms:
+    return _checked(options) if options else _DEFAULT
+
+
+def _checked(options: Mapping[str, Any]) -> Terms:
     unknown = options.keys() - _NAMES
     if unknown:
         raise TypeError(f"unknown option {sorted(unknown)[0]}: there are {', '.join(Options.__annotations__)}")
@@ -109,3 +113,6 @@ def _owner(options: Mapping[str, Any]) -> str:
     if not (1 if "owner" in options else 0) <= len(owner.encode()) <= 512:
         raise ValueError("owner must have 1 to 512 bytes")
     return owner
+
+
+_DEFAULT = _checked({})

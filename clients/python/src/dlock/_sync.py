@@ -46,8 +46,12 @@ class Held(AnyHeld):
         self, client: Any, key: Key, options: Options, on_event: Optional[OnEvent] = None, prefix: str = ""
     ) -> None:
         super().__init__(core_of(client, is_async=False), client, key, options, on_event, prefix)
-        #: Set when the lock is lost.
-        self.lost: threading.Event = LostEvent(self)
+
+    @property
+    def lost(self) -> threading.Event:
+        """Set when the lock is lost. It is made when it is used: of several threads, one is the first."""
+        event: Optional[threading.Event] = self.__dict__.get("_lost")
+        return event or self.__dict__.setdefault("_lost", LostEvent(self))
 
     acquire = blocking(AnyHeld._acquire)
     release = blocking(AnyHeld._release)
