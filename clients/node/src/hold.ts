@@ -43,7 +43,11 @@ export class Hold implements Acquisition {
   settle!: (isGranted: boolean) => void;
   fail!: (error: unknown) => void;
   readonly outcome = new Promise<boolean>((settle, fail) => Object.assign(this, { settle, fail }));
-  readonly #controller = new AbortController();
+  /** The key in commands: the same bytes, but clients are faster with text. */
+  readonly #word: string | Buffer;
+  /** Made when somebody asks for the signal. */
+  #controller: AbortController | undefined;
+  #lost: Lost | undefined;
   #wasQueued = false;
   #granted = 0;
   /** Until when the lease lasts for certain, and until when the lock may be held. */
@@ -60,6 +64,7 @@ export class Hold implements Acquisition {
     readonly waits: boolean,
   ) {
     this.rawKey = checkKey(key);
+    this.#word = typeof key === "string" ? key : this.rawKey;
     this.lease = settings.lease;
     this.owner = settings.owner ?? `${PROCESS}:${this.id}`;
     scope.holds.add(this);
@@ -67,7 +72,11 @@ export class Hold implements Acquisition {
 
   /** Aborted with a Lost when the lock is lost: at its deadline at the latest. Not aborted by a release. */
   get signal(): AbortSignal {
-    if (this.stage === "held" && !this.isHeld) this.#expire();
+    this.#look();
+    if (!this.#controller) {
+      this.#controller = new AbortController();
+      if (this.#lost) this.#controller.abort(this.#lost);
+    }
     return this.#controller.signal;
   }
 
@@ -96,7 +105,7 @@ export class Hold implements Acquisition {
   async query(command: string, ...args: Word[]): Promise<unknown> {
     const words = [command, ...args].map(checkWord);
     this.#check();
-    const guard = () => ["DLOCK.GUARD", this.rawKey, this.owner, this.fence, ...words];
+    const guard = () => ["DLOCK.GUARD", this.#word, this.owner, this.fence, ...words];
     const run = this.scope.router.call(this.rawKey, guard, (error) => this.isHeld && isAgain(error, "guard"));
     return await this.scope.tasks.track(run.catch((error: LockError) => Promise.reject(this.#lostBy(error, "guard"))));
   }
@@ -112,7 +121,7 @@ export class Hold implements Acquisition {
 
   command(inbox: string): Args {
     const queue = this.waits ? ["QUEUE", inbox, 0] : [];
-    return ["DLOCK.ACQUIRE", this.rawKey, this.owner, this.lease, ...this.settings.kind, ...queue, "REQID", this.id];
+    return ["DLOCK.ACQUIRE", this.#word, this.owner, this.lease, ...this.settings.kind, ...queue, "REQID", this.id];
   }
 
   queue(ahead: number): void {
@@ -172,10 +181,15 @@ export class Hold implements Acquisition {
     this.report(error ? { type: "lost", ms, error } : { type: "released", ms });
   }
 
+  /** Its lease may be over, although no timer has told that yet. */
+  #look(): void {
+    if (this.stage === "held" && !this.isHeld) this.#expire();
+  }
+
   #check(): void {
-    const { reason } = this.signal;
+    this.#look();
     if (this.isHeld) return;
-    throw reason ?? new LockError("RELEASED", `${this.name} was released: acquire it again`);
+    throw this.#lost ?? new LockError("RELEASED", `${this.name} was released: acquire it again`);
   }
 
   #lose(word: string, cause?: LockError): Lost {
@@ -183,7 +197,8 @@ export class Hold implements Acquisition {
     if (this.stage === "held") {
       this.end();
       this.#reportEnd(lost);
-      this.#controller.abort(lost);
+      this.#lost = lost;
+      this.#controller?.abort(lost);
     }
     return lost;
   }
@@ -203,7 +218,7 @@ export class Hold implements Acquisition {
     let sent = 0;
     const extend = () => {
       sent = now();
-      return ["DLOCK.EXTEND", this.rawKey, this.owner, ms, "FENCE", this.fence];
+      return ["DLOCK.EXTEND", this.#word, this.owner, ms, "FENCE", this.fence];
     };
     const isRepeated = (error: LockError) => {
       if (isAgain(error, "extend")) this.lastError = error;
@@ -241,7 +256,7 @@ export class Hold implements Acquisition {
   async #release(): Promise<void> {
     this.#check();
     const until = Math.min(this.#deadline, now() + RELEASED_WITHIN);
-    const release = () => ["DLOCK.RELEASE", this.rawKey, this.owner, "FENCE", this.fence, "REQID", this.id];
+    const release = () => ["DLOCK.RELEASE", this.#word, this.owner, "FENCE", this.fence, "REQID", this.id];
     let last: LockError | undefined;
     let isUnclear = false;
     const isRepeated = (error: LockError) => {

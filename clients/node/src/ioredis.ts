@@ -58,6 +58,18 @@ function fromCluster(client: IoRedisCluster): Client {
 function connection(client: IoRedis, replies: Replies, address?: object): Connection {
   const connectionName = client.options.connectionName ?? NAME;
   const own = client.duplicate({ lazyConnect: true, connectionName, ...TIMEOUTS, ...STRATEGIES, ...address });
+  let isCorked = false;
+  // What one turn of the event loop sends goes together.
+  const cork = () => {
+    if (isCorked) return;
+    const { stream } = own;
+    isCorked = true;
+    stream.cork();
+    process.nextTick(() => {
+      isCorked = false;
+      stream.uncork();
+    });
+  };
   let cause: unknown;
   own.on("error", (error: unknown) => (cause = error));
   return {
@@ -66,7 +78,10 @@ function connection(client: IoRedis, replies: Replies, address?: object): Connec
       await own.connect().catch((error: unknown) => Promise.reject(cause ?? error));
       own.stream.unref();
     },
-    send: (args) => (replies === "bytes" ? own.callBuffer(...args) : own.call(...args)),
+    send: (args) => {
+      cork();
+      return replies === "bytes" ? own.callBuffer(...args) : own.call(...args);
+    },
     close: () => own.disconnect(),
   };
 }
