@@ -11,6 +11,8 @@ import (
 const (
 	requestTimeout = 3 * time.Second
 	maxBatch       = 1000 // requests without a reply
+
+	minGatherPause, maxGatherPause = 100 * time.Microsecond, 2 * time.Millisecond
 )
 
 // idleTimeout is after how long a connection is closed. Tests shorten it.
@@ -24,6 +26,8 @@ type link struct {
 	connect func() *redis.Client
 	server  string // what messages call it
 	idle    time.Duration
+
+	roundTrip time.Duration // the last one, known to the goroutine that sends
 
 	mu        sync.Mutex
 	unsent    []request
@@ -86,7 +90,7 @@ func (k *link) serve() {
 	for isIdle := false; !k.rests(isIdle); {
 		select {
 		case <-k.wake:
-			for batch := k.take(); len(batch) > 0; batch = k.take() {
+			for batch := k.gather(); len(batch) > 0; batch = k.gather() {
 				k.exchange(client, batch)
 			}
 			idle.Reset(k.idle)
@@ -102,6 +106,23 @@ func (k *link) rests(isIdle bool) bool {
 	defer k.mu.Unlock()
 	k.isRunning = len(k.unsent) > 0 || !isIdle && !k.isClosing
 	return !k.isRunning
+}
+
+// gather takes what is to be sent. Over a slow network it waits first, as long as more comes: a burst then shares a round
+// trip, of which the pause is a small part.
+func (k *link) gather() []request {
+	if pause := min(k.roundTrip/32, maxGatherPause); pause >= minGatherPause {
+		for before, count := 0, k.count(); before < count && count < maxBatch; before, count = count, k.count() {
+			time.Sleep(pause)
+		}
+	}
+	return k.take()
+}
+
+func (k *link) count() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.unsent)
 }
 
 func (k *link) take() []request {
@@ -131,6 +152,7 @@ func (k *link) exchange(client *redis.Client, batch []request) {
 	_ = pipeline.BatchProcess(background, commands...)
 	t := now()
 	_, failure := pipeline.Exec(background)
+	k.roundTrip = time.Duration(now() - t)
 	for number, command := range commands {
 		sent[number].done(k.replyOf(t, command.(*redis.Cmd), failure))
 	}
