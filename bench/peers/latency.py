@@ -89,6 +89,13 @@ class Driver:
         raise RuntimeError("the driver has ended")
 
 
+def measure_by_hand(command, port, round_trip_ms, **options):
+    """Returns the figures of a client library alone, which no lock library on it can go below."""
+    with DelayingProxy(port, round_trip_ms / 2000) as near:
+        took = subprocess.check_output([*command, str(near), str(ACQUIRED)], text=True, **options)
+        return {f"{ACQUIRED} locks": float(took)}
+
+
 def measure(command, port, round_trip_ms, **options):
     """Returns the figures of a library at this distance."""
     with DelayingProxy(port, round_trip_ms / 2000) as near, Driver(command, near, **options) as driver:
