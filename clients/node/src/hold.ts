@@ -131,7 +131,10 @@ export class Hold implements Acquisition {
   }
 
   grant(fence: number, until: number): void {
-    [this.stage, this.fence, this.#deadline, this.lastError] = ["held", fence, until, undefined];
+    this.stage = "held";
+    this.fence = fence;
+    this.#deadline = until;
+    this.lastError = undefined;
     this.#granted = now();
     this.#maxEnd = this.#granted + this.settings.maxHold;
     this.settle(true);

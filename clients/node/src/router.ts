@@ -119,7 +119,8 @@ export class Router implements Table {
   ): Promise<unknown> {
     this.#calls++;
     try {
-      for (let [address, ms] = ["", 50]; ; ) {
+      let address = "";
+      for (let ms = 50; ; ) {
         try {
           const session = await this.#session(rawKey);
           address = session.address;

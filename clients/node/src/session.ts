@@ -36,24 +36,27 @@ export class Session {
   /** Sends a request, and waits while it is queued: until it has an outcome, or has to be sent again. */
   async ask(request: Acquisition): Promise<void> {
     if (request.waits) await this.#opened;
-    let [inbox, sent] = ["", 0];
+    let inbox = "";
+    let sent = 0;
     const dequeued = new Promise<LockError | undefined>((resolve) => (request.dequeue = resolve));
     try {
       const reply = await this.link.send(() => {
         if (request.stage !== "waiting") return undefined;
         // Before it is sent, because its answer may overtake the reply.
         this.#queued.add(request);
-        [request.isKnown, request.lastReply] = [true, undefined];
-        [inbox, sent] = [this.#inbox, now()];
+        request.isKnown = true;
+        request.lastReply = undefined;
+        inbox = this.#inbox;
+        sent = now();
         return request.command(inbox);
       });
       // It was over, or held, before it was sent.
       if (reply === undefined) return;
-      const [first, , lease, waited] = ((reply ?? []) as unknown[]).map(Number);
-      if (waited !== undefined) this.table.onGranted(request, first!, deadline(sent, waited + lease!));
-      else if (first === undefined) request.refuse();
+      const numbers = ((reply ?? []) as unknown[]).map(Number);
+      if (numbers.length >= 4) this.table.onGranted(request, numbers[0]!, deadline(sent, numbers[2]! + numbers[3]!));
+      else if (numbers.length === 0) request.refuse();
       else {
-        request.queue(first);
+        request.queue(numbers[0]!);
         const error = await dequeued;
         if (error) throw error;
       }
