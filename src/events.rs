@@ -106,6 +106,12 @@ impl Events for DlockEvents {
         grace::shorten(ctx, names, before);
     }
 
+    /// No value gets a call of `unlink`.
+    fn slots_trimmed(ctx: &mut Ctx<'_>, slots: &SlotSet) {
+        ctx.state().expiry.remove_slots(slots);
+        scheduler::refresh_soon(ctx);
+    }
+
     /// The snapshot of the slots is taken later, and the node that imports them gets all that comes after it. When they
     /// have gone, their waiters are redirected.
     fn slot_migration(ctx: &mut Ctx<'_>, event: SlotMigration) {

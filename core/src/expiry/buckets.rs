@@ -55,6 +55,23 @@ impl Buckets {
         }
     }
 
+    /// Removes the locks of these names.
+    pub fn remove_if(&mut self, is_gone: impl Fn(&[u8]) -> bool) {
+        let early = self.early.iter_mut().map(|(_, slab)| slab);
+        for slab in self.slabs.values_mut().chain(early) {
+            let gone = slab.names().filter(|(_, name)| is_gone(name));
+            let gone: Vec<(u32, InlineBytes)> =
+                gone.map(|(slot, name)| (slot, InlineBytes::new(name))).collect();
+            for (slot, name) in gone {
+                slab.remove(slot, name.as_bytes());
+                self.len = self.len.saturating_sub(1);
+            }
+        }
+        let latest = self.latest;
+        self.slabs
+            .retain(|(bucket, _), slab| slab.len() > 0 || latest == Some(*bucket));
+    }
+
     /// Frees a chunk of names of a flushed database. Returns whether there was one.
     pub fn drop_chunk(&mut self) -> bool {
         while let Some((_, slab)) = self.early.last_mut() {
@@ -181,6 +198,27 @@ mod tests {
         assert!(buckets.take_due(at(0)).is_none() && !buckets.is_due(at(0)));
         assert_eq!(buckets.len(), 2);
         assert!(buckets.take_due(at(9_250)).is_some());
+    }
+
+    #[test]
+    fn locks_are_removed_by_name_in_all_slabs() {
+        let mut buckets = Buckets::default();
+        let long = [b'x'; 100];
+        for (name, ms) in [
+            (&b"x1"[..], 0),
+            (b"y1", 0),
+            (&long, 0),
+            (b"x2", 9_000),
+            (b"y2", 20_000),
+        ] {
+            buckets.insert(name, at(ms));
+        }
+        buckets.expire_early(at(9_000));
+        buckets.remove_if(|name| name.starts_with(b"x"));
+        assert_eq!((buckets.slabs.len(), buckets.len()), (2, 2));
+        let due = std::iter::from_fn(|| buckets.take_due(at(30_000)));
+        let due: Vec<Vec<u8>> = due.map(|(name, _)| name.as_bytes().to_vec()).collect();
+        assert_eq!(due, [b"y1", b"y2"]);
     }
 
     #[test]

@@ -19,6 +19,7 @@ pub use handle::ExpiryHandle;
 pub use longest_hold::LongestHold;
 
 use crate::Instant;
+use crate::cluster::slots::{SlotSet, slot_of};
 use crate::inline_bytes::InlineBytes;
 use crate::shrink::Shrink;
 
@@ -98,6 +99,13 @@ impl ExpiryIndex {
         } else if let Some(buckets) = self.database_mut(db) {
             let flushed = std::mem::take(buckets);
             self.flushed.push(flushed);
+        }
+    }
+
+    /// Removes all locks of these cluster slots. Looks at each lock.
+    pub fn remove_slots(&mut self, slots: &SlotSet) {
+        for buckets in &mut self.databases {
+            buckets.remove_if(|name| slots.contains(slot_of(name)));
         }
     }
 

@@ -123,6 +123,16 @@ impl NameSlab {
         None
     }
 
+    /// The names, each with the number of its slot.
+    pub fn names(&self) -> impl Iterator<Item = (u32, &[u8])> {
+        let slots = self.chunks.iter().enumerate().flat_map(|(chunk, bytes)| {
+            let first = chunk.saturating_mul(self.slots_per_chunk);
+            let slots = bytes.chunks_exact(self.slot_bytes).enumerate();
+            slots.map(move |(slot, bytes)| (first.saturating_add(slot), bytes))
+        });
+        slots.filter_map(|(index, bytes)| Some((u32::try_from(index).ok()?, name_in(bytes)?)))
+    }
+
     /// Frees the last chunk of names. Returns whether there was one.
     pub fn drop_chunk(&mut self) -> bool {
         self.chunks.pop().is_some()
@@ -243,6 +253,17 @@ mod tests {
         // What a free slot contains is no name.
         assert!((0..8).all(|len| !slots.remove(0, &[FREE; 8][..len])));
         assert_eq!(slots.len(), 0);
+    }
+
+    #[test]
+    fn slab_lists_the_names_in_taken_slots() {
+        let mut slots = slab(900);
+        for i in (0..900).step_by(3) {
+            assert!(slots.remove(i, &name(i)));
+        }
+        let listed: Vec<(u32, Vec<u8>)> = slots.names().map(|(slot, name)| (slot, name.to_vec())).collect();
+        let taken = (0..900).filter(|i| i % 3 != 0).map(|i| (i, name(i)));
+        assert_eq!(listed, taken.collect::<Vec<_>>());
     }
 
     #[test]

@@ -3,11 +3,12 @@
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::slice;
 
+use dlock_core::cluster::slots::SlotSet;
 use redis_module::raw;
 
-use crate::redis::ffi::api::api;
+use crate::redis::ffi::api::{api, server_version};
 use crate::redis::ffi::ctx::{Ctx, imports_slots};
-use crate::redis::versions::ATOMIC_SLOT_MIGRATION;
+use crate::redis::versions::{ATOMIC_SLOT_MIGRATION, trims_slots};
 
 /// What the module does at each event.
 pub trait Events {
@@ -31,6 +32,8 @@ pub trait Events {
     fn swapped(ctx: &mut Ctx<'_>, dbs: [c_int; 2]);
     /// The settings of these names were set.
     fn config_changed(ctx: &mut Ctx<'_>, names: &[&CStr]);
+    /// The server is about to drop all keys of these cluster slots, on Redis 8.4 and later: another node has them.
+    fn slots_trimmed(ctx: &mut Ctx<'_>, slots: &SlotSet);
     /// An atomic migration of cluster slots, on Valkey 9 and later.
     fn slot_migration(ctx: &mut Ctx<'_>, event: SlotMigration);
 }
@@ -61,7 +64,9 @@ impl Ctx<'_> {
             raw::REDISMODULE_EVENT_CONFIG,
         ];
         let on_valkey = imports_slots().then_some(ATOMIC_SLOT_MIGRATION);
-        events.into_iter().chain(on_valkey).all(|id| {
+        let on_redis =
+            trims_slots(server_version()).then_some(raw::REDISMODULE_EVENT_CLUSTER_SLOT_MIGRATION_TRIM);
+        events.into_iter().chain(on_valkey).chain(on_redis).all(|id| {
             let event = raw::RedisModuleEvent { id, dataver: 1 };
             // SAFETY: the handler has the signature that the server calls.
             unsafe {
@@ -117,10 +122,36 @@ unsafe extern "C" fn dispatch<E: Events>(
             let names: Vec<_> = names.iter().map(name).collect();
             E::config_changed(ctx, &names);
         }
+        // Valkey has another event of this number: see below.
+        (raw::REDISMODULE_EVENT_CLUSTER_SLOT_MIGRATION_TRIM, sub) if !imports_slots() => {
+            // SAFETY: this is the struct of the event.
+            unsafe { trimmed::<E>(ctx, sub, data) };
+        }
         // Its subevents: import and export began, were aborted, were completed.
         (ATOMIC_SLOT_MIGRATION, 1) => E::slot_migration(ctx, SlotMigration::ExportBegan),
         (ATOMIC_SLOT_MIGRATION, 3 | 5) => E::slot_migration(ctx, SlotMigration::ExportEnded),
         (ATOMIC_SLOT_MIGRATION, _) => E::slot_migration(ctx, SlotMigration::Import),
         _ => {}
     }
+}
+
+/// Keys that the server drops one by one need nothing: their values get calls of `unlink`.
+///
+/// # Safety
+///
+/// The data are those of a trim event.
+unsafe fn trimmed<E: Events>(ctx: &mut Ctx<'_>, sub: u64, data: *mut c_void) {
+    if sub != raw::REDISMODULE_SUBEVENT_CLUSTER_SLOT_MIGRATION_TRIM_BACKGROUND {
+        return;
+    }
+    // SAFETY: the struct has an array of that many ranges, valid during the call.
+    let ranges = unsafe {
+        let slots = (*data.cast::<raw::RedisModuleClusterSlotMigrationTrimInfo>()).slots;
+        let first = (&raw const (*slots).ranges).cast::<raw::RedisModuleSlotRange>();
+        slice::from_raw_parts(first, usize::try_from((*slots).num_ranges).unwrap_or(0))
+    };
+    let ranges = ranges
+        .iter()
+        .map(|range| usize::from(range.start)..=usize::from(range.end));
+    E::slots_trimmed(ctx, &ranges.flatten().collect());
 }

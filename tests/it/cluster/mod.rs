@@ -3,5 +3,6 @@
 mod atomic_migration;
 mod fences;
 mod guard;
+mod slot_trim;
 mod slots;
 mod waiting;
