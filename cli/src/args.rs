@@ -204,7 +204,8 @@ pub struct RunArgs {
     #[arg(long, value_parser = duration::parse, value_name = "TIME")]
     pub max_hold: Option<Duration>,
 
-    /// If the command succeeds, keep the lock until at least this long after the grant: for hosts whose clocks differ
+    /// If the command succeeds, keep the lock until at least this long after the grant: for hosts whose clocks differ. At
+    /// most dlock.max-lease-ms of the server
     #[arg(long, value_parser = duration::parse, value_name = "TIME")]
     pub at_least: Option<Duration>,
 

@@ -290,7 +290,8 @@ impl Lock {
 
     /// The lock stays taken for this time after the grant, even if it is released before, so that a job that several hosts
     /// start runs once per period. Work that takes longer keeps the lock until it ends. A guard that is dropped, and
-    /// a [`Lock::try_run`] whose work fails, release it at once. Default: none.
+    /// a [`Lock::try_run`] whose work fails, release it at once. At most `dlock.max-lease-ms` of the server, or the release
+    /// fails and the lock is held until its lease expires. Default: none.
     ///
     /// The lease ends at that time. If less than 1 s is left, or if the lease had to be renewed beyond that time because
     /// two thirds of it were over, a release in the background ends it then; if the process ends before that, the lock
@@ -300,7 +301,7 @@ impl Lock {
     /// # async fn nightly(locks: redis_dlock_client::Locks) -> Result<(), redis_dlock_client::Error> {
     /// use std::time::Duration;
     ///
-    /// let lock = locks.lock("nightly").release_after(Duration::from_secs(600));
+    /// let lock = locks.lock("nightly").release_after(Duration::from_secs(30));
     /// if let Some(guard) = lock.try_acquire().await? {
     ///     // ... the job
     ///     guard.release().await?;

@@ -23,19 +23,19 @@ pub enum Acquired<G> {
     Busy(u8),
 }
 
-/// The lease of `--lease`, or the default one. `longest` is the longest that the server accepts, if it is known.
+/// The lease of `--lease`, or the default one. `longest` is the longest that the server accepts, if it is known: for
+/// `--at-least`, too, because the release makes a lease of the rest of that time.
 pub fn lease(args: &RunArgs, longest: Option<Duration>) -> Result<Duration, Failure> {
     let longest = longest.unwrap_or(Duration::MAX);
-    match args.lease {
-        None => Ok(DEFAULT_LEASE.min(longest)),
-        Some(lease) if lease <= longest => Ok(lease),
-        Some(_) => {
+    for (option, time) in [("--lease", args.lease), ("--at-least", args.at_least)] {
+        if time.is_some_and(|time| time > longest) {
             let longest = duration::format(longest);
             let message =
-                format!("--lease: the server accepts leases of up to {longest} (dlock.max-lease-ms)");
-            Err(Failure::usage(message))
+                format!("{option}: the server accepts leases of up to {longest} (dlock.max-lease-ms)");
+            return Err(Failure::usage(message));
         }
     }
+    Ok(args.lease.unwrap_or(DEFAULT_LEASE.min(longest)))
 }
 
 pub async fn acquire<L: Locks>(

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use super::lock::{Locks, ReleaseError, Request};
+use crate::duration;
 use crate::exit::{Code, Failure};
 use crate::jobctl::{OnLost, StderrSender};
 use crate::text::display_name;
@@ -25,10 +26,22 @@ pub async fn release<L: Locks>(
             stderr.print(format!("lost the lock {name} before the command exited: {loss}"));
         }
         Err(ReleaseError::Failed(error)) if reported.is_none() => {
-            stderr.print(format!(
-                "cannot release {name}: {error}: it may stay held until its lease expires"
-            ));
-            return Ok(exit);
+            return match args.at_least {
+                Some(time) if keeps => {
+                    let time = duration::format(time);
+                    let message = format!(
+                        "cannot keep {name} for {time}: {error}: it may be held only until its lease expires, and \
+                         hosts that start later run the command again"
+                    );
+                    Err(Failure::new(Code::Unavailable, message))
+                }
+                _ => {
+                    stderr.print(format!(
+                        "cannot release {name}: {error}: it may stay held until its lease expires"
+                    ));
+                    Ok(exit)
+                }
+            };
         }
         Ok(()) if reported.is_none() => return Ok(exit),
         _ => {}

@@ -296,6 +296,39 @@ fn at_least_keeps_lock_only_after_command_that_succeeded() {
 }
 
 #[test]
+fn at_least_longer_than_the_longest_lease_is_refused_before_the_command_runs() {
+    let server = Server::with("dlock.max-lease-ms 30000");
+    let at_least = |time: &str| at(&server, &["run", "--at-least", time, "job", "echo", "ran"]);
+    at_least("31s").fails(
+        64,
+        "--at-least: the server accepts leases of up to 30s (dlock.max-lease-ms)",
+    );
+    let kept = at_least("30s");
+    assert_eq!((kept.code, kept.out.as_str()), (0, "ran\n"), "{kept:?}");
+}
+
+#[test]
+fn broken_promise_of_at_least_is_no_success() {
+    let server = Server::start();
+    // Whoever has no permission for INFO learns the longest lease from the release.
+    let mut client = server.client();
+    client.ok("ACL SETUSER noinfo on >secret ~* +@all -info");
+    client.config_set("dlock.max-lease-ms", "30000");
+    let args = [
+        "--user",
+        "noinfo",
+        "-a",
+        "secret",
+        "run",
+        "--at-least",
+        "5m",
+        "job",
+        "true",
+    ];
+    at(&server, &args).fails(69, "cannot keep job for 5m");
+}
+
+#[test]
 fn command_needs_no_separator() {
     let server = Server::start();
     let run = at(&server, &["run", "job", "sh", "-c", "echo $1", "--", "--lease"]);
