@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ratatui::Frame;
-use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::layout::{Alignment, Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::Line;
 use ratatui::widgets::{Cell, Row as Cells, Table};
@@ -77,23 +77,103 @@ fn counters_line(state: &State) -> Line<'static> {
     ))
 }
 
-/// A column of the list: title, width, and cell text.
-type Column = (&'static str, u16, fn(&NamedLock) -> String);
+/// A name gets at least this many cells.
+const MIN_NAME_WIDTH: u16 = 16;
+/// The holders share what is left over with the names.
+const MIN_HOLDERS_WIDTH: u16 = 16;
+const MAX_HOLDERS_WIDTH: u16 = 30;
 
-/// On a narrow screen, columns on the right are dropped first.
+/// A column of the list.
+struct Column {
+    title: &'static str,
+    width: u16,
+    alignment: Alignment,
+    /// Its rank: on a narrow screen, columns with larger numbers are left out first.
+    need: u8,
+    text: fn(&NamedLock) -> String,
+}
+
+/// From left to right.
 const COLUMNS: [Column; 6] = [
-    ("WAITING", 7, |lock| lock.waiting().to_string()),
-    ("HELD FOR", 8, |lock| {
-        dash_if(lock.holders().is_empty(), held(lock))
-    }),
-    ("WAITED", 6, |lock| dash_if(lock.waiting() == 0, waited(lock))),
-    ("LEASE", 6, |lock| {
-        let lease = lock.holders().first().map(|holder| holder.lease);
-        dash_if(lease.is_none(), lease.unwrap_or_default())
-    }),
-    ("KIND", 10, NamedLock::kind),
-    ("HELD BY", 30, holders),
+    Column {
+        title: "WAITING",
+        width: 7,
+        alignment: Alignment::Right,
+        need: 3,
+        text: |lock| lock.waiting().to_string(),
+    },
+    Column {
+        title: "HELD FOR",
+        width: 8,
+        alignment: Alignment::Right,
+        need: 2,
+        text: |lock| dash_if(lock.holders().is_empty(), held(lock)),
+    },
+    Column {
+        title: "WAITED",
+        width: 6,
+        alignment: Alignment::Right,
+        need: 4,
+        text: |lock| dash_if(lock.waiting() == 0, waited(lock)),
+    },
+    Column {
+        title: "LEASE",
+        width: 6,
+        alignment: Alignment::Right,
+        need: 5,
+        text: |lock| {
+            let lease = lock.holders().first().map(|holder| holder.lease);
+            dash_if(lease.is_none(), lease.unwrap_or_default())
+        },
+    },
+    Column {
+        title: "KIND",
+        width: 10,
+        alignment: Alignment::Left,
+        need: 6,
+        text: NamedLock::kind,
+    },
+    Column {
+        title: "HELD BY",
+        width: MIN_HOLDERS_WIDTH,
+        alignment: Alignment::Left,
+        need: 1,
+        text: holders,
+    },
 ];
+
+/// The columns for which there is room beside names, with their widths, and the width of names. What the person on call
+/// needs least is left out first.
+fn columns_in(width: u16) -> (Vec<(&'static Column, u16)>, u16) {
+    let mut room = width.saturating_sub(MIN_NAME_WIDTH);
+    let mut by_need: Vec<&Column> = COLUMNS.iter().collect();
+    by_need.sort_by_key(|column| column.need);
+    let fitting = by_need.into_iter().take_while(|column| {
+        let fits = room > column.width;
+        if fits {
+            room -= column.width + 1;
+        }
+        fits
+    });
+    let needs: Vec<u8> = fitting.map(|column| column.need).collect();
+    let shown = COLUMNS.iter().filter(|column| needs.contains(&column.need));
+    let wider = (room / 2).min(MAX_HOLDERS_WIDTH - MIN_HOLDERS_WIDTH);
+    let mut name_width = MIN_NAME_WIDTH + room;
+    let columns = shown.map(|column| match column.width {
+        MIN_HOLDERS_WIDTH => {
+            name_width -= wider;
+            (column, MIN_HOLDERS_WIDTH + wider)
+        }
+        width => (column, width),
+    });
+    (columns.collect(), name_width)
+}
+
+impl Column {
+    fn cell(&self, text: String) -> Cell<'static> {
+        Cell::from(Line::from(text).alignment(self.alignment))
+    }
+}
 
 fn dash_if(is_missing: bool, time: Duration) -> String {
     match is_missing {
@@ -111,29 +191,23 @@ fn holders(lock: &NamedLock) -> String {
 }
 
 fn draw_list(frame: &mut Frame<'_>, state: &State, area: Rect) {
-    const NAME: u16 = 16;
-    let mut room = area.width.saturating_sub(NAME);
-    let columns: Vec<&Column> = COLUMNS
-        .iter()
-        .take_while(|(_, width, _)| {
-            let fits = room > *width;
-            room = room.saturating_sub(width + 1);
-            fits
-        })
-        .collect();
-    let name_width = usize::from(NAME + room);
+    let (columns, name_width) = columns_in(area.width);
     let rows = state.rows();
     let lines = rows.iter().map(|lock| {
-        let name = truncate_middle(&display_name(&lock.name), name_width).into_owned();
-        let cells = columns
-            .iter()
-            .map(|(_, width, text)| truncate_middle(&text(lock), usize::from(*width)).into_owned());
-        Cells::new(std::iter::once(name).chain(cells).map(Cell::from))
+        let name = truncate_middle(&display_name(&lock.name), usize::from(name_width)).into_owned();
+        let cells = columns.iter().map(|(column, width)| {
+            let text = (column.text)(lock);
+            column.cell(truncate_middle(&text, usize::from(*width)).into_owned())
+        });
+        Cells::new(std::iter::once(Cell::from(name)).chain(cells))
     });
-    let widths = columns.iter().map(|(_, width, _)| Constraint::Length(*width));
-    let titles = std::iter::once("LOCK").chain(columns.iter().map(|(title, _, _)| *title));
+    let widths = columns.iter().map(|(_, width)| Constraint::Length(*width));
+    let titles = columns
+        .iter()
+        .map(|(column, _)| column.cell(column.title.to_owned()));
+    let titles = std::iter::once(Cell::from("LOCK")).chain(titles);
     let table = Table::new(lines, std::iter::once(Constraint::Fill(1)).chain(widths))
-        .header(Cells::new(titles.map(Cell::from)).style(BOLD));
+        .header(Cells::new(titles).style(BOLD));
     frame.render_widget(table, area);
 }
 
@@ -141,5 +215,27 @@ fn footer(state: &State) -> Line<'static> {
     match &state.error {
         Some(error) => Line::styled(error.clone(), BOLD.fg(Color::Red)),
         None => Line::from(format!("q quit  s sort: {}", state.order.title())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn narrow_screen_keeps_who_holds_the_lock() {
+        let shown = |width| {
+            let (columns, name_width) = columns_in(width);
+            let titles: Vec<&str> = columns.iter().map(|(column, _)| column.title).collect();
+            let holders_width = columns.last().map_or(0, |(_, width)| *width);
+            (titles.join(" "), holders_width, name_width)
+        };
+        let all = "WAITING HELD FOR WAITED LEASE KIND HELD BY";
+        assert_eq!(shown(114), (all.to_owned(), 30, 41));
+        assert_eq!(shown(80), (all.to_owned(), 18, 19));
+        assert_eq!(shown(60), ("WAITING HELD FOR WAITED HELD BY".to_owned(), 17, 18));
+        assert_eq!(shown(50), ("WAITING HELD FOR HELD BY".to_owned(), 16, 16));
+        assert_eq!(shown(40), ("HELD BY".to_owned(), 19, 20));
+        assert_eq!(shown(10), (String::new(), 0, 16));
     }
 }
