@@ -17,7 +17,7 @@ CLIENT_MSRV = $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' client/Cargo.toml
 DOC_LINTS = -D warnings -A rustdoc::private-intra-doc-links
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster sentinel quorum down test test-clients test-matrix model spec fuzz torture miri asan bench bench-peers bench-check \
+.PHONY: cluster-ports sentinel-ports quorum-ports help run cluster sentinel quorum down test test-clients test-matrix model spec fuzz torture miri asan bench bench-peers bench-check \
 	check msrv package deny book pictures \
 	install dist deb test-deb test-dist install-deps release sbom-tool
 
@@ -26,17 +26,27 @@ help: ## Show this list
 
 # Run it.
 
-run: install-deps ## Build the module and start a server with it on port 7379 (or PORT=7380)
+run: ## Build the module and start a server with it on port 7379 (or PORT=7380)
 	@deploy/run-server "$(PORT)"
 
-cluster: install-deps release ## Start a cluster of six servers on ports 7401 to 7406 (or from PORT=7501)
+# The ports first: the build takes minutes.
+cluster: cluster-ports install-deps release ## Start a cluster of six servers on ports 7401 to 7406 (or from PORT=7501)
 	@deploy/run-cluster "$(TARGET)/release/dlock" "$(TARGET)/release/libdlock.so" "$(TARGET)/cluster" "$(PORT)"
 
-sentinel: install-deps release ## Start three servers and three Sentinels on ports 7411 to 7416 and show a failover (or from PORT=7511)
+sentinel: sentinel-ports install-deps release ## Start three servers and three Sentinels on ports 7411 to 7416 and show a failover (or from PORT=7511)
 	@deploy/run-sentinel "$(TARGET)/release/dlock" "$(TARGET)/release/libdlock.so" "$(TARGET)/sentinel" "$(PORT)"
 
-quorum: install-deps release ## Start five independent servers on ports 7421 to 7425 and show a lock on a majority (or from PORT=7521)
+quorum: quorum-ports install-deps release ## Start five independent servers on ports 7421 to 7425 and show a lock on a majority (or from PORT=7521)
 	@deploy/run-quorum "$(TARGET)/release/dlock" "$(TARGET)/release/libdlock.so" "$(TARGET)/quorum" "$(PORT)"
+
+cluster-ports:
+	@deploy/check-ports cluster "$(or $(PORT),7401)" 6 bus
+
+sentinel-ports:
+	@deploy/check-ports sentinel "$(or $(PORT),7411)" 6
+
+quorum-ports:
+	@deploy/check-ports quorum "$(or $(PORT),7421)" 5
 
 down: ## Stop servers left behind by a killed `make cluster`, `make sentinel` or `make quorum`
 	@deploy/end-deployment "$(TARGET)/cluster" "$(TARGET)/sentinel" "$(TARGET)/quorum"

@@ -65,17 +65,6 @@ wait_for() {
     done
 }
 
-# Checks that the ports are free before anything is started.
-check_ports() {
-    local port
-    for port; do
-        [ "$port" -le 65535 ] || fail "port $port is too large: choose a smaller first port (PORT=7401)"
-        if (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then
-            fail "port $port is in use: run 'make down' to stop servers left behind, or choose another first port (PORT=7501)"
-        fi
-    done
-}
-
 # Empties the directory: begin_in DIRECTORY
 begin_in() {
     mkdir -p "$1"

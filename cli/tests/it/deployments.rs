@@ -112,6 +112,25 @@ fn single_server_configuration_has_no_warnings() {
 }
 
 #[test]
+fn port_in_use_is_reported_before_anything_is_built() {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let port = taken.local_addr().expect("its address").port();
+    for target in ["run", "sentinel", "quorum"] {
+        let mut make = Command::new("make");
+        make.args(["--no-print-directory", target, &format!("PORT={port}")]);
+        // Without cargo: what builds would fail first.
+        make.env("PATH", "/usr/bin:/bin");
+        let output = make.current_dir(project()).output().expect("make runs");
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            text.starts_with(&format!("{target}: port {port} is in use")),
+            "{text}"
+        );
+        assert!(!output.status.success());
+    }
+}
+
+#[test]
 fn cluster_script_starts_healthy_cluster_and_stops_it() {
     let mut cluster = Deployment::start("run-cluster", &[("LEASE_MS", "5000")]);
     let output = cluster.output_until_ready();
