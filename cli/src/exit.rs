@@ -137,10 +137,9 @@ fn server_error(error: &RedisError) -> Failure {
         }
         Some("NOPERM") => {
             let remedy = "grant the permission with ACL SETUSER, or connect as another user (--user)";
-            (
-                Code::NotPermitted,
-                format!("permission denied: {error}: {remedy}"),
-            )
+            let reason = error.detail().unwrap_or("no reason given");
+            let message = format!("permission denied: NOPERM {reason}: {remedy}");
+            (Code::NotPermitted, message)
         }
         Some("WRONGTYPE") => {
             let message = "the key exists but is not a lock: use another name";

@@ -74,7 +74,8 @@ impl NoQuorum {
 impl fmt::Display for NoQuorum {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { needed, agreed, .. } = self;
-        write!(f, "{needed} servers had to agree, but only {agreed} did")?;
+        let servers = if *needed == 1 { "server" } else { "servers" };
+        write!(f, "{needed} {servers} had to agree, but only {agreed} did")?;
         for (n, failure) in self.failures.iter().enumerate() {
             let separator = if n == 0 { ": " } else { "; " };
             match &failure.error {

@@ -89,7 +89,7 @@ fn denied_command_exits_77() {
     // The documented permissions of applications suffice.
     as_app(&["run", "job", "--", "sh", "-c", "exit 3"]).exits(3);
     for args in [&["ls"][..], &["show", "job"], &["stats"]] {
-        fails(as_app(args), 77, "permission denied");
+        fails(as_app(args), 77, "permission denied: NOPERM ");
     }
     as_app(&["doctor"]).exits(1).shows("no permission for INFO");
 }
