@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use crate::support::{Journal, locks, ms, soon, until, until_free};
-use dlock_testkit::{Proxy, SLOW_MACHINE, Server, Way};
+use dlock_testkit::{Proxy, SLOW_MACHINE, Server, Way, skip};
 use redis_dlock_client::{Error, Lock, Locks, Owner, Settings};
 
 fn lock(server: &Server) -> Lock {
@@ -269,8 +269,7 @@ async fn fsynced_lock_survives_crash_or_server_is_too_old() {
 async fn grant_without_enough_fsyncs_is_released() {
     let primary = Server::with("appendonly yes\nappendfsync always");
     if !has_waitaof(&primary) {
-        eprintln!("skipped: the server does not have WAITAOF");
-        return;
+        return skip("the server does not have WAITAOF");
     }
     let lock = locks(&primary).lock("door").fsynced(1, ms(200));
     let refused = lock.acquire().await.unwrap_err();

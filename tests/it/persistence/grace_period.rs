@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use dlock_testkit::{Client, ReplicationStream, Server, pause, skip, start_with, wait_for};
+use dlock_testkit::{Client, ReplicationStream, Server, pause, skip_part, start_with, wait_for};
 
 use crate::fixtures::{AOF, held_by_alice, rewrite_aof};
 
@@ -157,7 +157,7 @@ fn remaining_grace_survives_restart() {
         let (mut server, mut client) = start_with(&format!("{lines}\ndlock.startup-grace-ms 60000"));
         grace_ms(&mut client, "DLOCK.ACQUIRE door bob 1000");
         if lines != AOF && !keeps_module_data_in_rdb(&mut client) {
-            skip("the part with RDB files: this server keeps no module data there");
+            skip_part("the part with RDB files: this server keeps no module data there");
             continue;
         }
         if lines == AOF {

@@ -1,6 +1,6 @@
 //! FIFO order of grants, within the limits, without overtaking.
 
-use dlock_testkit::{Client, Grant, Server, Waiter, skip, start};
+use dlock_testkit::{Client, Grant, Server, Waiter, skip_part, start};
 use redis::Value;
 
 use crate::fixtures::held_by_alice;
@@ -174,7 +174,7 @@ fn departed_waiter_unblocks_those_behind_it() {
     for way in ways {
         let server = Server::start();
         if way == "UNBLOCK" && !server.supports_client_unblock() {
-            skip("the part with CLIENT UNBLOCK: it is disabled for waiters on Redis 7.2");
+            skip_part("the part with CLIENT UNBLOCK: it is disabled for waiters on Redis 7.2");
             continue;
         }
         let mut client = server.client();

@@ -43,7 +43,7 @@ pub use replication::ReplicationStream;
 pub use rustix::process::Signal;
 pub use sentinel::Sentinel;
 pub use server::{Server, module_path, start, start_with};
-pub use skip::skip;
+pub use skip::{skip, skip_part};
 pub use wait::{SLOW_MACHINE, assert_elapsed_at_most, every, pause, renewed, soon, until, wait_for};
 pub use waiter::{Reply, Waiter, WaiterInfo};
 pub use wall_clock::WallClock;

@@ -14,4 +14,5 @@ mod programs;
 mod readme;
 mod shell_blocks;
 mod support;
+mod test_summary;
 mod transcripts;

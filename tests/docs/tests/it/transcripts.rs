@@ -1,6 +1,6 @@
 //! The sessions of redis-cli and shells on the pages show the real output.
 
-use dlock_testkit::skip;
+use dlock_testkit::{skip, skip_part};
 
 use crate::support::page;
 use crate::support::transcript::{redis_cli, replay};
@@ -13,7 +13,7 @@ fn transcripts_typed_in_order_print_the_output_of_the_pages() {
     }
     let has_tool = workspace_binary("dlock").is_some();
     if !has_tool {
-        skip("blocks with the tool `dlock`: run `cargo build -p dlock-cli` first");
+        skip_part("blocks with the tool `dlock`: run `cargo build -p dlock-cli` first");
     }
     let (counts, differences): (Vec<usize>, Vec<Vec<String>>) =
         page::all().iter().map(|page| replay(page, has_tool)).unzip();
