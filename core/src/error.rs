@@ -54,6 +54,8 @@ pub enum Error {
     Upgrade(Limit),
     /// More holds with a request id than an owner may have.
     TooManyRequestIds(usize),
+    /// As many requests of this owner wait for the lock as could ever be granted with a request id.
+    TooManyWaiting(usize),
     /// The hold count has reached its maximum.
     TooManyHolds,
     /// The fence counter has reached its maximum.
@@ -144,6 +146,10 @@ impl fmt::Display for Error {
             Self::TooManyRequestIds(max) => {
                 let advice = "release one, or omit REQID";
                 return write!(f, "this owner already has {max} holds with a REQID on this lock: {advice}");
+            }
+            Self::TooManyWaiting(max) => {
+                let advice = "use an owner for each task, or wait for the answers";
+                return write!(f, "{max} requests of this owner already wait for this lock, the maximum: {advice}");
             }
             Self::TooManyHolds => "this owner has reached the maximum number of holds: release one first",
             Self::FencesUsedUp => "this server has used up its fencing tokens: move the locks to a new, empty server",
@@ -258,6 +264,7 @@ mod tests {
             Error::Upgrade(Limit::MUTEX),
             Error::Upgrade(Limit::SHARED),
             Error::TooManyRequestIds(64),
+            Error::TooManyWaiting(64),
             Error::TooManyHolds,
             Error::FencesUsedUp,
             Error::NoQuorum,

@@ -12,6 +12,8 @@ pub struct Policy {
     pub max_waiters: usize,
     /// The inboxes with names.
     pub max_inboxes: usize,
+    /// The holders of a lock, whatever their limits. `None`: any number.
+    pub max_holders: Option<usize>,
     /// Whether a request that would wait forever is rejected.
     pub detect_deadlocks: bool,
     /// The server may evict locks: no new holders.

@@ -65,6 +65,7 @@ pub fn apply(ctx: &mut Ctx<'_>, name: RStr<'_>, flags: Flags, encoded: &[u8]) ->
     let outcome = state
         .server
         .apply(clock::now(), &mut value.lock, encoded, effects);
+    state.server.wait_table.recheck_holders(lock);
     change.commit(false, outcome.map_err(Error::Rejected))
 }
 

@@ -78,6 +78,7 @@ impl LockValue {
         if self.expiry.get() == ExpiryHandle::NONE {
             let now = clock::now();
             state.server.observe_lock(&self.lock, now);
+            state.server.wait_table.recheck_holders(name);
             self.schedule_expiry(state, name, state.server.clock(now));
         }
     }

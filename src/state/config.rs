@@ -13,6 +13,7 @@ static MAX_LEASE_MS: AtomicI64 = AtomicI64::new(0);
 static MAX_WAITERS_PER_LOCK: AtomicI64 = AtomicI64::new(0);
 static MAX_WAITERS: AtomicI64 = AtomicI64::new(0);
 static MAX_INBOXES: AtomicI64 = AtomicI64::new(0);
+static MAX_HOLDERS: AtomicI64 = AtomicI64::new(0);
 static DEADLOCK_DETECTION: AtomicBool = AtomicBool::new(false);
 static STARTUP_GRACE_MS: AtomicI64 = AtomicI64::new(0);
 static FAILOVER_GRACE_MS: AtomicI64 = AtomicI64::new(0);
@@ -36,7 +37,10 @@ const fn switch(name: &'static str, value: &'static AtomicBool, default: bool) -
 
 const MAX_COUNT: i64 = u32::MAX as i64;
 
-const NUMBERS: [Number; 6] = [
+/// The deadlock detection knows the limits of locks with up to 64 holders, but not this setting.
+const MIN_MAX_HOLDERS: i64 = 64;
+
+const NUMBERS: [Number; 7] = [
     number("max-lease-ms", &MAX_LEASE_MS, 600_000, 1, MAX_MS),
     number(
         "max-waiters-per-lock",
@@ -47,6 +51,7 @@ const NUMBERS: [Number; 6] = [
     ),
     number("max-waiters", &MAX_WAITERS, 1_000_000, 0, MAX_COUNT),
     number("max-inboxes", &MAX_INBOXES, 10_000, 0, MAX_COUNT),
+    number("max-holders", &MAX_HOLDERS, 10_000, MIN_MAX_HOLDERS, MAX_COUNT),
     number("startup-grace-ms", &STARTUP_GRACE_MS, 0, -1, MAX_MS),
     number("failover-grace-ms", &FAILOVER_GRACE_MS, 0, -1, MAX_MS),
 ];
@@ -87,6 +92,7 @@ pub fn policy(evictable: bool) -> Policy {
         max_waiters_per_lock: count(&MAX_WAITERS_PER_LOCK),
         max_waiters: count(&MAX_WAITERS),
         max_inboxes: count(&MAX_INBOXES),
+        max_holders: Some(count(&MAX_HOLDERS)),
         detect_deadlocks: DEADLOCK_DETECTION.load(Ordering::Relaxed),
         evictable,
         is_quorum: is_quorum(),

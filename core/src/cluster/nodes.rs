@@ -29,6 +29,8 @@ pub struct LocalSlots {
     pub owned: SlotSet,
     /// Those of them that are not on the move. A slot that is being migrated away is also served by another node.
     pub settled: SlotSet,
+    /// Those of other nodes that are being migrated to it: it serves them to clients that were sent here.
+    pub importing: SlotSet,
 }
 
 impl LocalSlots {
@@ -39,7 +41,16 @@ impl LocalSlots {
         let owned: SlotSet = local.flat_map(|range| range.slots).collect();
         let mut settled = owned.clone();
         settled.subtract(&on_the_move(nodes, "->-").collect());
-        Self { owned, settled }
+        Self {
+            owned,
+            settled,
+            importing: on_the_move(nodes, "-<-").collect(),
+        }
+    }
+
+    /// Whether clients may wait in this slot here.
+    pub fn serves(&self, slot: usize) -> bool {
+        self.owned.contains(slot) || self.importing.contains(slot)
     }
 }
 

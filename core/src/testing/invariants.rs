@@ -7,7 +7,7 @@ use crate::event::Event;
 use crate::fence::Fence;
 use crate::lease_clock::LeaseClock;
 use crate::lock::{Holder, Lock};
-use crate::queue::Waiter;
+use crate::queue::{MAX_ANSWERS, Waiter};
 use crate::request::{Acquire, Holds, Release};
 use crate::ticket::Ticket;
 
@@ -16,6 +16,8 @@ use crate::ticket::Ticket;
 pub struct Snapshot {
     pub lock: Lock,
     pub queue: Vec<(Ticket, Waiter)>,
+    /// The last transition had too many waiters to answer: the timer goes on.
+    pub is_cut: bool,
 }
 
 /// One transition.
@@ -163,6 +165,9 @@ fn no_lost_wakeup(step: &Checked) -> bool {
     let Some((_, first)) = step.after.queue.first() else {
         return true;
     };
+    if step.after.is_cut {
+        return step.before.is_cut || step.effects.wakes.len() >= MAX_ANSWERS;
+    }
     if step.is_grace() {
         return true;
     }
@@ -201,7 +206,8 @@ fn timeouts_are_exact(step: &Checked) -> bool {
         Answer::Granted(_) => !is_late(step.waiter(wake.ticket)),
         Answer::Withdrawn | Answer::Rejected(_) | Answer::Elsewhere(_) => true,
     });
-    replies_are_right && (step.is_grace() || !step.after.queue.iter().any(|(_, waiter)| is_late(waiter)))
+    let may_be_late = step.is_grace() || step.after.is_cut;
+    replies_are_right && (may_be_late || !step.after.queue.iter().any(|(_, waiter)| is_late(waiter)))
 }
 
 /// While no request waits: any request grants the lock to waiters, even if it is rejected itself.

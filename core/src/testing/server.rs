@@ -325,9 +325,11 @@ impl Server {
         let waiters = self
             .waiters(lock)
             .map(|(ticket, waiter)| (ticket, waiter.clone()));
+        let queue = self.state.wait_table.queue(self.locks[lock].0.as_ref());
         Snapshot {
             lock: self.locks[lock].1.clone(),
             queue: waiters.collect(),
+            is_cut: queue.is_some_and(|queue| queue.is_cut),
         }
     }
 
@@ -414,6 +416,8 @@ impl Server {
     /// The name has another value, and its queue is due.
     pub fn replace(&mut self, lock: usize, value: Lock) {
         self.locks[lock].1 = value;
+        let name = self.locks[lock].0.as_ref();
+        self.state.wait_table.recheck_holders(name);
         self.mark_due(lock);
     }
 
@@ -509,6 +513,7 @@ impl Server {
         let inserted = table
             .insert(name, waiter, &policy, (inboxes, 0))
             .expect("room in the queue");
+        table.recheck_holders(name);
         table.sync(name, &self.locks[lock].1, clock);
         let call = inboxes.expect(inbox, inserted.ticket, inserted.name);
         self.clients.insert(call.expect("a client to be blocked"), client);

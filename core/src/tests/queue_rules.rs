@@ -68,6 +68,37 @@ fn mutex_holder_reenters_at_end_of_grace_before_others() {
 }
 
 #[test]
+fn owner_with_64_waiting_requests_is_refused_another() {
+    let mut server = Server::with(&["a", "b"]);
+    server.granted("ACQUIRE a alice 60000");
+    server.granted("ACQUIRE b alice 60000");
+    for n in 0..64 {
+        server.waits(&format!("ACQUIRE a bob 60000 BLOCK 0 REQID r{n}"));
+    }
+    let one_more = "ACQUIRE a bob 60000 BLOCK 0 REQID r64";
+    assert_eq!(server.call(one_more), Err(Error::TooManyWaiting(64)));
+    // Repeated requests, other owners and other locks may wait.
+    server.waits("ACQUIRE a bob 60000 BLOCK 0 REQID r7");
+    server.waits("ACQUIRE a carol 60000 BLOCK 0 REQID r64");
+    server.waits("ACQUIRE b bob 60000 BLOCK 0 REQID r64");
+}
+
+#[test]
+fn lock_with_as_many_holders_as_the_setting_allows_is_not_granted() {
+    let mut server = Server::with(&["a"]);
+    server.set_policy(|policy| policy.max_holders = Some(2));
+    server.granted("ACQUIRE a alice 60000 SHARED");
+    server.granted("ACQUIRE a bob 60000 SHARED");
+    assert_eq!(
+        server.call("ACQUIRE a carol 60000 SHARED"),
+        Ok(Answer::NotGranted)
+    );
+    server.granted("ACQUIRE a bob 60000 SHARED");
+    server.set_policy(|policy| policy.max_holders = Some(3));
+    server.granted("ACQUIRE a carol 60000 SHARED");
+}
+
+#[test]
 fn waiter_that_restore_made_a_holder_reenters() {
     let mut server = Server::with(&["a", "b"]);
     server.granted("ACQUIRE a bob 60000");

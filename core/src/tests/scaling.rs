@@ -2,7 +2,7 @@
 
 use std::time::{self, Duration};
 
-use crate::codec::encode_lock;
+use crate::codec::{Writer, encode_lock};
 use crate::effects::Effects;
 use crate::lease_clock::LeaseClock;
 use crate::limit::Limit;
@@ -64,8 +64,8 @@ fn held_by_writer() -> Lock {
     held_by(["writer".to_owned()].into_iter(), Limit::MUTEX)
 }
 
-/// The writer releases the lock to this many readers. Returns the change, the lock after it, and the time.
-fn grant_to_readers(number: u64) -> (Effects, Lock, Duration) {
+/// A server on which this many readers wait for a lock that the writer holds.
+fn waited_for(number: u64, timeout: Timeout) -> (ServerState, Lock) {
     let (mut server, mut lock, mut effects) = (ServerState::default(), held_by_writer(), Effects::default());
     server.set_policy(Policy {
         max_waiters_per_lock: usize::MAX,
@@ -77,28 +77,49 @@ fn grant_to_readers(number: u64) -> (Effects, Lock, Duration) {
     let inputs = inputs_at(BEGIN);
     for owner in readers(number) {
         let request = Acquire {
-            owner: owner.as_bytes(),
-            lease_ms: LEASE_MS,
-            limit: Limit::SHARED,
-            wait: block(Timeout::Infinite),
-            request_id: None,
-            min_fence: None,
+            wait: block(timeout),
+            ..reader(owner.as_bytes())
         };
         let mut transition = server.begin(&inputs, NAME, &mut lock, &mut effects);
         let queued = transition.acquire(&request, b"", true);
         assert!(matches!(queued, Ok(Acquired::Queued(_))));
     }
-    let request = Release {
-        owner: b"writer",
-        fence: None,
-        holds: Holds::All,
-    };
+    (server, lock)
+}
+
+/// A request that does not wait.
+fn reader(owner: &[u8]) -> Acquire<'_> {
+    Acquire {
+        owner,
+        lease_ms: LEASE_MS,
+        limit: Limit::SHARED,
+        wait: None,
+        request_id: None,
+        min_fence: None,
+    }
+}
+
+const RELEASE: Release<'_> = Release {
+    owner: b"writer",
+    fence: None,
+    holds: Holds::All,
+};
+
+/// The writer releases the lock to this many readers. Returns the changes, the lock after them, and the time.
+fn grant_to_readers(number: u64) -> (Vec<Vec<u8>>, Lock, Duration) {
+    let (mut server, mut lock) = waited_for(number, Timeout::Infinite);
+    let (inputs, mut effects, mut changes) = (inputs_at(BEGIN), Effects::default(), Vec::new());
     let took = timed(|| {
         let mut transition = server.begin(&inputs, NAME, &mut lock, &mut effects);
-        assert_eq!(transition.release(&request), Ok(0));
+        assert_eq!(transition.release(&RELEASE), Ok(0));
+        changes.push(effects.change().unwrap().to_vec());
+        while server.wait_table.next_due(BEGIN).is_some() {
+            server.begin(&inputs, NAME, &mut lock, &mut effects).on_timer();
+            changes.push(effects.change().unwrap().to_vec());
+        }
     });
     assert_eq!(lock.holders().len() as u64, number);
-    (effects, lock, took)
+    (changes, lock, took)
 }
 
 /// The time in which a replica applies a change, after which its lock is as `expected`.
@@ -117,9 +138,131 @@ fn release_that_grants_many_readers_scales_linearly() {
 #[test]
 fn apply_of_many_new_holders_scales_linearly() {
     assert_scales_linearly(|number| {
-        let (effects, lock, _) = grant_to_readers(number);
-        apply(held_by_writer(), effects.change().unwrap(), &lock)
+        let lock = held_by(readers(number), Limit::SHARED);
+        let (mut before, mut effects) = (Lock::default(), Effects::default());
+        ServerState::default()
+            .apply(
+                BEGIN,
+                &mut before,
+                &encode_lock(&held_by_writer(), LeaseClock::at(BEGIN)),
+                &mut effects,
+            )
+            .unwrap();
+        let mut change = Writer::default();
+        change.released(b"writer");
+        lock.holders()
+            .iter()
+            .for_each(|holder| change.holder(holder, LeaseClock::at(BEGIN)));
+        apply(before, change.as_bytes(), &lock)
     });
+}
+
+#[test]
+fn release_that_grants_many_readers_replicates_all_of_them() {
+    let (changes, lock, _) = grant_to_readers(1_000);
+    let (mut server, mut replica) = (ServerState::default(), held_by_writer());
+    for change in &changes {
+        server
+            .apply(BEGIN, &mut replica, change, &mut Effects::default())
+            .unwrap();
+    }
+    assert_eq!(replica, lock);
+}
+
+/// The time of requests of a holder of a lock with this many holders, and as many waiters if `is_waited_for`.
+fn requests_beside(number: u64, is_waited_for: bool) -> Duration {
+    let mut lock = held_by(readers(number), Limit::SHARED);
+    let (mut server, _) = waited_for(if is_waited_for { number } else { 1 }, Timeout::Infinite);
+    // The waiters of `waited_for` are other owners than these holders.
+    for holder in lock.holders_mut() {
+        let owner = [holder.owner(), b"x"].concat();
+        *holder = Holder::new(
+            &owner,
+            Limit::MUTEX,
+            holder.fence(),
+            BEGIN,
+            BEGIN.after_ms(LEASE_MS),
+        );
+        holder.add_anonymous(1).unwrap();
+    }
+    let (inputs, mut effects) = (inputs_at(BEGIN), Effects::default());
+    timed(|| {
+        for _ in 0..50 {
+            let mut transition = server.begin(&inputs, NAME, &mut lock, &mut effects);
+            assert!(matches!(
+                transition.acquire(&reader(b"stranger"), b"", true),
+                Ok(Acquired::NotGranted)
+            ));
+        }
+    })
+}
+
+#[test]
+fn request_on_lock_with_many_holders_is_not_slowed_by_many_waiters() {
+    let mut attempts = (0..ATTEMPTS).map(|_| (requests_beside(MANY, false), requests_beside(MANY, true)));
+    assert!(attempts.any(|(without, with)| with < without * 2));
+}
+
+/// Runs the timer until nothing is due. Returns how many waiters each run answered.
+fn answered(server: &mut ServerState, lock: &mut Lock, now: Instant) -> Vec<usize> {
+    let (inputs, mut effects, mut answered) = (inputs_at(now), Effects::default(), Vec::new());
+    while server.wait_table.next_due(now).is_some() {
+        server.begin(&inputs, NAME, lock, &mut effects).on_timer();
+        answered.push(effects.wakes.len());
+    }
+    answered
+}
+
+#[test]
+fn release_grants_128_waiters_and_leaves_the_rest_to_the_timer() {
+    let (mut server, mut lock) = waited_for(300, Timeout::Infinite);
+    let (inputs, mut effects) = (inputs_at(BEGIN), Effects::default());
+    let mut transition = server.begin(&inputs, NAME, &mut lock, &mut effects);
+    assert_eq!(transition.release(&RELEASE), Ok(0));
+    assert_eq!(effects.wakes.len(), 128);
+    // Many requests in a row do not add up, and overtake nobody.
+    let mut transition = server.begin(&inputs, NAME, &mut lock, &mut effects);
+    let stranger = transition.acquire(&reader(b"stranger"), b"", true);
+    assert!(matches!(stranger, Ok(Acquired::NotGranted)));
+    assert_eq!(effects.wakes.len(), 0);
+    assert_eq!(answered(&mut server, &mut lock, BEGIN), [128, 44]);
+    assert_eq!(lock.holders().len(), 300);
+    let fences = lock.holders().iter().map(Holder::fence);
+    assert!(fences.is_sorted() && server.wait_table.is_empty());
+}
+
+#[test]
+fn waiters_of_one_lock_time_out_128_at_a_time() {
+    let (mut server, mut lock) = waited_for(300, Timeout::Ms(1_000));
+    let later = BEGIN.after_ms(1_000);
+    assert_eq!(answered(&mut server, &mut lock, later), [128, 128, 44]);
+    assert_eq!(lock, held_by_writer());
+    assert!(server.wait_table.is_empty());
+}
+
+/// The lock is free when they have timed out: none of them is granted it.
+#[test]
+fn waiters_beyond_128_that_have_timed_out_are_not_granted_the_lock() {
+    let (mut server, mut lock) = waited_for(300, Timeout::Ms(LEASE_MS));
+    assert_eq!(answered(&mut server, &mut lock, LATER), [128, 128, 44]);
+    assert!(lock.is_free() && server.wait_table.is_empty());
+}
+
+#[test]
+fn waiters_of_one_lock_are_turned_away_128_at_a_time() {
+    let (mut server, _) = waited_for(300, Timeout::Infinite);
+    let mut answered = Vec::new();
+    let mut effects = Effects::default();
+    while server.wait_table.queue(NAME).is_some() {
+        server.turn_away_waiters(NAME, "MOVED", BEGIN, &mut effects);
+        answered.push(effects.wakes.len());
+        assert_eq!(
+            server.wait_table.next_due(BEGIN).is_some(),
+            !server.wait_table.is_empty()
+        );
+    }
+    assert_eq!(answered, [128, 128, 44]);
+    assert!(!server.wait_table.involves(b"reader1") && server.wait_table.longest_since().is_none());
 }
 
 #[test]

@@ -61,7 +61,7 @@ impl Rules<'_> {
         let occupancy = Occupancy::of(self.lock, clock);
         self.effects.is_limit_mismatch = occupancy.holders > 0 && request.limit.contradicts(occupancy.limit);
         let has_waiters = self.queue.as_ref().is_some_and(|queue| !queue.is_empty());
-        if has_waiters || !occupancy.with(request.limit).is_within_limit() {
+        if has_waiters || !occupancy.allows(request.limit, self.max_holders) {
             return Ok(None);
         }
         let min_fence = request.min_fence.map(|min| above_holders(min, self.lock, clock));

@@ -4,13 +4,17 @@ use crate::effects::{Answer, Effects};
 use crate::error::Error;
 use crate::lease_clock::LeaseClock;
 use crate::lock::Holder;
-use crate::queue::{Queue, Waiter};
+use crate::queue::{MAX_ANSWERS, Queue, Waiter};
 use crate::ticket::Ticket;
 
 impl Rules<'_> {
-    /// Grants the lock to the first waiters, in order, as far as the grant rule allows.
+    /// Grants the lock to the first waiters, in order, as far as the grant rule allows. Where there are too many for one
+    /// transition the timer goes on, and requests leave it to that.
     #[inline]
     pub(super) fn grant_waiters(&mut self) {
+        if self.queue.as_ref().is_some_and(|queue| queue.is_cut) {
+            return;
+        }
         if self.clock.grace_left_ms().is_none()
             && let Some(queue) = self.queue.take()
         {
@@ -22,17 +26,26 @@ impl Rules<'_> {
     fn grant_first_waiters(&mut self, queue: &mut Queue) {
         let clock = self.clock;
         time_out_waiters(queue, clock, self.effects);
-        self.reenter_holders(queue);
+        if !queue.is_cut {
+            self.reenter_holders(queue);
+        }
+        if queue.is_cut {
+            return;
+        }
         let mut occupancy = Occupancy::of(self.lock, clock);
         while let Some((ticket, waiter)) = queue.first() {
+            if self.effects.wakes.len() >= MAX_ANSWERS {
+                queue.is_cut = true;
+                return;
+            }
             if self.evictable {
                 reject_waiter(queue, ticket, Error::Evictable, self.effects);
                 continue;
             }
-            let with_waiter = occupancy.with(waiter.limit);
-            if !with_waiter.is_within_limit() {
+            if !occupancy.allows(waiter.limit, self.max_holders) {
                 return;
             }
+            let with_waiter = occupancy.with(waiter.limit);
             let min_fence = waiter.min_fence;
             let min_fence = min_fence.map(|min| above_holders(min, self.lock, clock));
             let Some(fence) = self.fences.next_fence(self.name, min_fence) else {
@@ -54,8 +67,13 @@ impl Rules<'_> {
         }
     }
 
-    /// Waiting owners that became holders without this queue (RENAME, RESTORE) re-enter.
+    /// Waiting owners that became holders without this queue (RENAME, RESTORE), or were queued as holders during a grace
+    /// period, re-enter.
     fn reenter_holders(&mut self, queue: &mut Queue) {
+        if !queue.may_have_holders {
+            return;
+        }
+        queue.may_have_holders = false;
         let clock = self.clock;
         let waits = |holder: &Holder| holder.is_live(clock) && queue.has(holder.owner());
         if !self.lock.holders().iter().any(waits) {
@@ -65,6 +83,10 @@ impl Rules<'_> {
         self.expire_holders();
         for holder in self.lock.holders_mut() {
             if queue.has(holder.owner()) {
+                if self.effects.wakes.len() >= MAX_ANSWERS {
+                    (queue.is_cut, queue.may_have_holders) = (true, true);
+                    return;
+                }
                 let holds = holder.holds();
                 grant_requests(queue, holder, clock, self.effects);
                 if holder.holds() > holds {

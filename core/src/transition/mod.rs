@@ -149,6 +149,7 @@ impl Transition<'_> {
             lock: self.lock,
             queue,
             fences: &mut self.server.fences,
+            max_holders: self.server.policy.max_holders,
             evictable: self.server.policy.evictable,
             clock: self.clock,
             effects: self.effects,
@@ -191,6 +192,9 @@ impl Transition<'_> {
         let inbox = inboxes.of(wait.inbox, Caller { db, user })?;
         let waiter = Waiter::new(request, wait.timeout, inbox, self.clock.now);
         let inserted = table.insert(self.name, waiter, policy, (inboxes, answered))?;
+        if self.clock.grace_left_ms().is_some() {
+            table.recheck_holders(self.name);
+        }
         table.sync(self.name, self.lock, self.clock);
         if policy.detect_deadlocks && inserted.replaced.is_none() {
             let found = if queues_are_current {

@@ -17,6 +17,8 @@ pub(super) struct Rules<'a> {
     /// `None` if no request waits for the lock.
     pub(super) queue: Option<&'a mut Queue>,
     pub(super) fences: &'a mut Fences,
+    /// The setting for the number of holders: see [`Occupancy::allows`].
+    pub(super) max_holders: Option<usize>,
     /// The server may evict locks.
     pub(super) evictable: bool,
     pub(super) clock: LeaseClock,
@@ -107,6 +109,11 @@ impl Occupancy {
             limit: self.limit.min(limit),
             ..self
         }
+    }
+
+    /// Whether one more holder with this limit may be granted the lock. `max`: the most holders that a lock may have here.
+    pub(super) fn allows(&self, limit: Limit, max: Option<usize>) -> bool {
+        max.is_none_or(|max| self.holders < max) && self.with(limit).is_within_limit()
     }
 
     /// The grant rule: the number of holders is within the smallest limit among them.

@@ -4,7 +4,7 @@ use super::rules::Rules;
 use crate::effects::{Answer, Effects};
 use crate::lease_clock::LeaseClock;
 use crate::name::LockNameRef;
-use crate::queue::Queue;
+use crate::queue::{MAX_ANSWERS, Queue};
 use crate::server_state::ServerState;
 use crate::time::Instant;
 
@@ -12,6 +12,7 @@ impl Rules<'_> {
     /// Times out waiters, expires holders, and grants the lock to the waiters that are left.
     pub(super) fn on_timer(&mut self) {
         if let Some(queue) = &mut self.queue {
+            queue.is_cut = false;
             time_out_waiters(queue, self.clock, self.effects);
         }
         self.expire_holders();
@@ -20,7 +21,7 @@ impl Rules<'_> {
 }
 
 impl ServerState {
-    /// Times out waiters of a lock that cannot be granted now.
+    /// Times out waiters of a lock that cannot be granted now. At most [`MAX_ANSWERS`]: the next run goes on.
     pub fn time_out_waiters(&mut self, name: LockNameRef<'_>, now: Instant, effects: &mut Effects) {
         let clock = self.clock(now);
         effects.begin(clock, true);
@@ -30,7 +31,8 @@ impl ServerState {
         self.wait_table.remove_if_empty(name);
     }
 
-    /// Answers all waiters of a lock that cannot be granted here any more with an error of the server's own kind.
+    /// Answers waiters of a lock that cannot be granted here any more with an error of the server's own kind. At most
+    /// [`MAX_ANSWERS`]: the queue of the others is due.
     pub fn turn_away_waiters(
         &mut self,
         name: LockNameRef<'_>,
@@ -40,7 +42,7 @@ impl ServerState {
     ) {
         effects.begin(self.clock(now), true);
         let error: Rc<str> = error.into();
-        for (ticket, waiter) in self.wait_table.drain(name) {
+        for (ticket, waiter) in self.wait_table.remove_first(name, MAX_ANSWERS, now) {
             effects.wake(ticket, waiter, Answer::Elsewhere(Rc::clone(&error)));
         }
     }
@@ -48,7 +50,13 @@ impl ServerState {
 
 /// Removes the waiters whose timeouts have passed.
 pub(super) fn time_out_waiters(queue: &mut Queue, clock: LeaseClock, effects: &mut Effects) {
-    while let Some((ticket, waiter)) = queue.remove_timed_out(clock.now) {
-        effects.wake(ticket, waiter, Answer::TimedOut);
+    while let Some(ticket) = queue.first_timed_out(clock.now) {
+        if effects.wakes.len() >= MAX_ANSWERS {
+            queue.is_cut = true;
+            return;
+        }
+        if let Some(waiter) = queue.remove(ticket) {
+            effects.wake(ticket, waiter, Answer::TimedOut);
+        }
     }
 }

@@ -9,6 +9,7 @@ mod wakeups;
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry as Place;
+use std::ops::Bound;
 use std::rc::Rc;
 
 use smallvec::SmallVec;
@@ -17,7 +18,7 @@ use super::error::{Error, Full};
 use super::inbox::Inboxes;
 use super::lease_clock::LeaseClock;
 use super::limit::Limit;
-use super::lock::{Holder, Lock};
+use super::lock::{Holder, Lock, MAX_REQUEST_IDS};
 use super::name::{LockName, LockNameRef};
 use super::policy::Policy;
 use super::queue::{Owner, Queue, Waiter};
@@ -126,20 +127,63 @@ impl WaitTable {
         }
     }
 
+    /// The lock may be another one now, by RENAME or RESTORE: its next transition looks for waiting owners among its
+    /// holders.
+    pub fn recheck_holders(&mut self, name: LockNameRef<'_>) {
+        if let Some(queue) = self.queue_mut(name) {
+            queue.may_have_holders = true;
+        }
+    }
+
     /// Makes a queue due at `until` that cannot be served now, or when the first waiter times out before.
     pub fn defer(&mut self, name: LockNameRef<'_>, until: Instant) {
         let deadline = self.queue(name).and_then(Queue::first_deadline);
         self.schedule(name, deadline.map_or(until, |deadline| deadline.min(until)));
     }
 
-    /// Makes all queues of a database due at `at`; `None` = of all databases.
+    /// Makes all queues of a database due at `at`, whose locks may be others now; `None` = of all databases.
     pub fn schedule_db(&mut self, db: Option<i32>, at: Instant) {
         for entry in self.databases.values_mut().flat_map(BTreeMap::values_mut) {
             if db.is_none_or(|db| db == entry.name.db) {
+                entry.queue.may_have_holders = true;
                 self.wakeups
                     .replace(&entry.name, &mut entry.next_wakeup, Some(at));
             }
         }
+    }
+
+    /// Makes due at `at` those of the next `max` queues after `cursor`, or from the start, for which `is_due`. Returns the
+    /// last that it looked at, `None` at the end.
+    pub fn schedule_next(
+        &mut self,
+        cursor: Option<LockName>,
+        max: usize,
+        at: Instant,
+        is_due: impl Fn(&LockName) -> bool,
+    ) -> Option<LockName> {
+        let db = cursor.as_ref().map_or(i32::MIN, |cursor| cursor.db);
+        let mut looked_at = 0_usize;
+        let mut last = cursor;
+        for (&db, database) in self.databases.range_mut(db..) {
+            let after = last.as_ref().filter(|last| last.db == db);
+            let after = after.map_or(Bound::Unbounded, |last| Bound::Excluded(Rc::clone(&last.key)));
+            for entry in database
+                .range_mut((after, Bound::Unbounded))
+                .map(|(_, entry)| entry)
+            {
+                if looked_at >= max {
+                    return last;
+                }
+                looked_at = looked_at.saturating_add(1);
+                last = Some(entry.name.clone());
+                // A queue that is due earlier stays so.
+                if is_due(&entry.name) && entry.next_wakeup.is_none_or(|wakeup| wakeup > at) {
+                    self.wakeups
+                        .replace(&entry.name, &mut entry.next_wakeup, Some(at));
+                }
+            }
+        }
+        None
     }
 
     /// Removes a waiter that nobody waits for any more. If it was the first, the queue becomes due: the next one may fit.
@@ -153,18 +197,22 @@ impl WaitTable {
         }
     }
 
-    /// Removes all waiters of a lock, in order.
-    pub(super) fn drain(&mut self, name: LockNameRef<'_>) -> impl Iterator<Item = (Ticket, Waiter)> + use<> {
-        let entry = self.remove_entry(name);
-        if let Some(entry) = &entry {
-            for owner in entry.queue.owners() {
-                self.owners.remove_wait(owner, &entry.name);
-            }
-            for (_, waiter) in entry.queue.iter() {
-                self.arrivals.remove(waiter.since());
-            }
-        }
-        entry.into_iter().flat_map(|entry| entry.queue.into_waiters())
+    /// Removes the first waiters of a lock, in order. If there are more, the queue is due at `now`.
+    pub(super) fn remove_first(
+        &mut self,
+        name: LockNameRef<'_>,
+        max: usize,
+        now: Instant,
+    ) -> Vec<(Ticket, Waiter)> {
+        let Some(queue) = self.queue_mut(name) else {
+            return Vec::new();
+        };
+        let tickets: Vec<Ticket> = queue.iter().map(|(ticket, _)| ticket).take(max).collect();
+        let remove = |ticket| Some((ticket, queue.remove(ticket)?));
+        let removed = tickets.into_iter().filter_map(remove).collect();
+        self.remove_if_empty(name);
+        self.schedule(name, now);
+        removed
     }
 
     /// The queue that a transition of the lock works on, if any request waits there. The caller calls [`WaitTable::sync`]
@@ -254,6 +302,9 @@ impl WaitTable {
             Some((ticket, same)) => {
                 waiter.min_fence = waiter.min_fence.max(same.min_fence);
                 Ok((ticket, true))
+            }
+            None if queue.is_some_and(|queue| queue.requests_of(&waiter.owner) >= MAX_REQUEST_IDS) => {
+                Err(Error::TooManyWaiting(MAX_REQUEST_IDS))
             }
             None if queue.map_or(0, Queue::len) >= per_lock => Err(Error::QueueFull(Full::Lock(per_lock))),
             None if is_full() => Err(Error::QueueFull(Full::Server(max))),
@@ -365,6 +416,9 @@ fn sync_holders(
 
 /// When a queue changes without a request: a waiter times out, a lease expires, or the grace period ends.
 fn next_change(queue: &Queue, lock: &Lock, clock: LeaseClock) -> Option<Instant> {
+    if queue.is_cut {
+        return Some(clock.now);
+    }
     let grace_end = Some(clock.grace_end).filter(|end| *end > clock.now);
     [queue.first_deadline(), lock.first_lease_end(clock), grace_end]
         .into_iter()

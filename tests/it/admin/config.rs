@@ -5,7 +5,7 @@ use dlock_testkit::{Server, start, wait_for};
 use crate::fixtures::held_by_alice;
 
 /// Name, default, valid values, invalid values.
-const SETTINGS: [(&str, &str, &[&str], &[&str]); 10] = [
+const SETTINGS: [(&str, &str, &[&str], &[&str]); 11] = [
     (
         "dlock.max-lease-ms",
         "600000",
@@ -29,6 +29,12 @@ const SETTINGS: [(&str, &str, &[&str], &[&str]); 10] = [
         "10000",
         &["1", "10000000"],
         &["-1", "x", "", "99999999999999999999"],
+    ),
+    (
+        "dlock.max-holders",
+        "10000",
+        &["64", "1000000"],
+        &["63", "0", "-1", "x", "", "99999999999999999999"],
     ),
     (
         "dlock.deadlock-detection",

@@ -333,6 +333,7 @@ fn many_queued_requests_leak_no_memory() {
         match round % 3 {
             0 => {
                 client.release("door alice");
+                client.wait_for_queue("door", 0);
                 client.ask::<i64>("DEL door");
                 client.acquire("door alice 60000");
             }
@@ -342,6 +343,7 @@ fn many_queued_requests_leak_no_memory() {
             }
             _ => {
                 client.ok("SET door text");
+                wait_for("no waiters", || client.stat("dlock_waiters") == 0);
                 client.ask::<i64>("DEL door");
                 client.acquire("door alice 60000");
             }

@@ -278,6 +278,7 @@ fn reply_has_at_most_thousand_answers_oldest_first() {
     let (_server, mut client, mut inbox) = held_with_inbox();
     enqueue_many(&mut client, "door", REQUESTS, "SHARED");
     client.release("door alice");
+    client.wait_for_queue("door", 0);
     let mut seen = 0;
     for expected in [1_000, 1_000, 300, 0] {
         let cursor = inbox.cursor();

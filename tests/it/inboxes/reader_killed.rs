@@ -166,10 +166,13 @@ fn reader_replaced_in_same_step_as_grant_loses_nothing() {
 
 /// The output buffer limit closes it: nobody has the reply, and all of it comes again.
 #[test]
-fn reader_closed_over_reply_of_800_answers_gets_all_by_its_cursor() {
-    const ANSWERS: usize = 800;
+fn reader_closed_over_reply_of_many_answers_gets_all_by_its_cursor() {
+    // In one step.
+    const ANSWERS: usize = 128;
     let (server, mut client, mut inbox) = held_with_inbox();
-    enqueue_many(&mut client, "door", ANSWERS, "SHARED");
+    let key = "door".repeat(50);
+    client.acquire(&format!("{key} alice 60000"));
+    enqueue_many(&mut client, &key, ANSWERS, "SHARED");
     let limit = |client: &mut Client, limit: &[u8]| {
         let words: [&[u8]; 4] = [b"CONFIG", b"SET", b"client-output-buffer-limit", limit];
         client.ask_args::<Value>(&words);
@@ -179,7 +182,7 @@ fn reader_closed_over_reply_of_800_answers_gets_all_by_its_cursor() {
         limit(&mut client, b"normal 20000 0 0");
         if blocked {
             inbox.block(&mut client);
-            client.release("door alice");
+            client.release(&format!("{key} alice"));
         } else {
             inbox.send_at(cursor, "");
         }
@@ -189,7 +192,7 @@ fn reader_closed_over_reply_of_800_answers_gets_all_by_its_cursor() {
         let answers = inbox.call_at(cursor, "").answers;
         assert_eq!(answers.len(), ANSWERS);
     }
-    assert_eq!(client.lock("door").holders.len(), ANSWERS);
+    assert_eq!(client.lock(&key).holders.len(), ANSWERS);
     assert_eq!(client.stat("dlock_grants_rolled_back"), 0);
 }
 

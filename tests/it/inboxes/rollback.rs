@@ -110,6 +110,7 @@ fn answers_beyond_last_reply_are_rolled_back_and_carried_ones_kept() {
     let (_server, mut client, mut inbox) = held_with_inbox();
     enqueue_many(&mut client, "door", READERS, "SHARED");
     client.release("door alice");
+    client.wait_for_queue("door", 0);
     let answers = inbox.call("TTL 0").answers;
     assert_eq!(answers.len(), 1_000);
     wait_for("the rollbacks", || {
@@ -135,7 +136,7 @@ fn steps_of_rollback() -> usize {
     let (_server, mut client, inbox) = held_with_inbox();
     enqueue_many(&mut client, "door", READERS, "SHARED");
     client.batch(&[
-        &format!("DLOCK.GRANTS inbox {} TTL 100", inbox.cursor()),
+        &format!("DLOCK.GRANTS inbox {} TTL 1000", inbox.cursor()),
         "DLOCK.RELEASE door alice",
     ]);
     let (mut steps, mut seen) = (0, 0);

@@ -1,6 +1,6 @@
 //! What one request may cost where there are many holders, grants or waiters. The bounds are orders of magnitude.
 
-use dlock_testkit::{Client, Waiter, start};
+use dlock_testkit::{Client, Waiter, start, wait_for};
 
 use crate::fixtures::{held_by_alice, wait_until_none_blocked};
 
@@ -133,24 +133,26 @@ fn rollback_of_many_grants_lets_other_clients_in() {
 /// The number of times that another client sees more grants rolled back than before.
 fn steps_of_rollback() -> usize {
     const READERS: usize = 1_000;
-    let (server, mut client) = held_by_alice();
+    /// One step grants a lock to no more than 128 readers.
+    const LOCKS: usize = 10;
+    let (server, mut client) = start();
+    let doors = || (0..LOCKS).map(|n| format!("door{n}"));
+    doors().for_each(|door| _ = client.acquire(&format!("{door} alice 60000")));
     client.ok("ACL SETUSER reader on nopass ~* +dlock.acquire");
     let _readers: Vec<Waiter> = (0..READERS)
         .map(|n| {
             let mut reader = Waiter::connect(&server);
             reader.ask("AUTH reader any");
-            reader.acquire(&format!("door owner{n} 60000 SHARED BLOCK 0"));
+            reader.acquire(&format!("door{} owner{n} 60000 SHARED BLOCK 0", n % LOCKS));
             reader
         })
         .collect();
-    client.wait_for_queue("door", READERS as i64);
+    wait_for("all waiters", || client.stat("dlock_waiters") == READERS as i64);
     let mut observer = server.client();
-    client.batch(&[
-        "MULTI",
-        "DLOCK.RELEASE door alice",
-        "CLIENT KILL USER reader",
-        "EXEC",
-    ]);
+    let mut commands = vec!["MULTI".to_owned()];
+    commands.extend(doors().map(|door| format!("DLOCK.RELEASE {door} alice")));
+    commands.extend(["CLIENT KILL USER reader".to_owned(), "EXEC".to_owned()]);
+    client.batch(&commands);
     let (mut steps, mut seen) = (0, 0);
     while seen < READERS as i64 {
         let rolled_back = observer.stat("dlock_grants_rolled_back");

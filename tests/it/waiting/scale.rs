@@ -86,7 +86,8 @@ fn one_release_grants_to_thousand_readers() {
         .collect();
     client.wait_for_queue("door", READERS as i64);
     client.release("door alice");
-    assert_eq!(client.lock("door").holders.len(), READERS);
+    // Not in one step, in which nobody else would be served.
+    wait_for("all grants", || client.lock("door").holders.len() == READERS);
     readers.iter_mut().for_each(|reader| _ = reader.granted());
     wait_until_none_blocked(&mut client);
 }
@@ -139,7 +140,8 @@ fn mass_timeout_leaves_no_state() {
 
 #[test]
 fn grants_to_killed_readers_are_all_rolled_back() {
-    const READERS: usize = 400;
+    // In one step.
+    const READERS: usize = 128;
     let (server, mut client) = held_by_alice();
     let mut commands = vec!["DLOCK.RELEASE door alice".to_owned()];
     let mut readers: Vec<Waiter> = (0..READERS)

@@ -7,11 +7,12 @@ use crate::doctor::finding::Finding;
 const FAILOVER_MS: i64 = 10_000;
 
 /// Settings that must be the same on all servers: a replica can become the primary, and a quorum is as good as its majority.
-const SHARED_SETTINGS: [&str; 12] = [
+const SHARED_SETTINGS: [&str; 13] = [
     "dlock.max-lease-ms",
     "dlock.startup-grace-ms",
     "dlock.failover-grace-ms",
     "dlock.max-waiters-per-lock",
+    "dlock.max-holders",
     "dlock.deadlock-detection",
     "dlock.allow-eviction",
     "dlock.keep-fence",

@@ -132,6 +132,7 @@ fn reply_carries_1000_answers_and_the_next_one_the_rest() {
         ));
     }
     server.released("RELEASE a alice");
+    server.process_due();
     let first = server.grants(&format!("inbox {cursor}"));
     assert_eq!(first.answers.len(), 1_000);
     assert_eq!(server.next_answers(first.cursor), ["granted r1000 a reader1000"]);

@@ -103,6 +103,7 @@ mod tests {
         max_waiters_per_lock: 0,
         max_waiters: 0,
         max_inboxes: 0,
+        max_holders: None,
         detect_deadlocks: false,
         evictable: false,
     };
