@@ -3,6 +3,7 @@
 use dlock_core::{Acquire, Effects, LockName};
 
 use crate::background::gate::{GrantGate, RETRY_MS};
+use crate::background::pass::Pass;
 use crate::background::rollback;
 use crate::change::lock_change::{Cause, decide};
 use crate::change::perform::perform;
@@ -16,6 +17,8 @@ const SLICE_MS: u64 = 2;
 const ROLLBACK_SLICE_MS: u64 = 1;
 /// The most queues that one request processes, which takes some milliseconds. A FLUSHALL may have emptied thousands.
 const MAX_QUEUES: usize = 500;
+/// To answer this many waiters of a queue takes as long as to look at another queue.
+const ANSWERS_PER_QUEUE: usize = 4;
 
 /// Runs due queues before an ACQUIRE. Returns whether a search for deadlocks may follow.
 pub fn process_before(ctx: &mut Ctx<'_>, flags: Flags, request: &Acquire<'_>) -> bool {
@@ -29,7 +32,7 @@ pub fn process_before(ctx: &mut Ctx<'_>, flags: Flags, request: &Acquire<'_>) ->
         return true;
     }
     let now = clock::now();
-    if state.schedule.next_slice_of_request > now {
+    if state.schedule.next_pass > now {
         // Requests may come in thousands at once: their slices must not add up. The timer does the rest.
         let is_current = !may_close_cycle || !state.is_due(now);
         wait_timer::arm(ctx);
@@ -38,19 +41,22 @@ pub fn process_before(ctx: &mut Ctx<'_>, flags: Flags, request: &Acquire<'_>) ->
     let is_current = if may_close_cycle {
         process_all_due(ctx)
     } else {
-        process_due(ctx);
+        process_due_of(ctx, &Slice::of_ms(SLICE_MS));
         true
     };
     let (state, now) = (ctx.state(), clock::now());
     if state.is_due(now) {
-        state.schedule.next_slice_of_request = now.after_ms(SLICE_MS);
+        state.schedule.next_pass = now.after_ms(SLICE_MS);
     }
     is_current
 }
 
 /// Processes what is due, a slice of it.
-pub fn process_due(ctx: &mut Ctx<'_>) {
-    let slice = Slice::of_ms(SLICE_MS);
+pub fn process_due(ctx: &mut Ctx<'_>, pass: &Pass) {
+    process_due_of(ctx, &pass.slice(SLICE_MS));
+}
+
+fn process_due_of(ctx: &mut Ctx<'_>, slice: &Slice) {
     process_due_while(ctx, |processed| processed == 0 || !slice.is_over());
 }
 
@@ -60,7 +66,7 @@ fn process_all_due(ctx: &mut Ctx<'_>) -> bool {
     process_due_while(ctx, |processed| processed < MAX_QUEUES)
 }
 
-/// Returns whether nothing is due any more. Otherwise the timer goes on.
+/// Returns whether nothing is due any more. Otherwise the timer goes on. `goes_on`: by the queues that were processed.
 fn process_due_while(ctx: &mut Ctx<'_>, goes_on: impl Fn(usize) -> bool) -> bool {
     if ctx.state().has_no_waiters() {
         return true;
@@ -76,13 +82,16 @@ fn process_due_while(ctx: &mut Ctx<'_>, goes_on: impl Fn(usize) -> bool) -> bool
         if !goes_on(processed) {
             break false;
         }
-        processed = processed.saturating_add(1);
+        let waiters = ctx.state().server.wait_table.waiters();
         if ctx.select_db(name.db) {
             process_lock(ctx, &name, flags);
         } else {
             let error = "ERR the database of this lock does not exist any more";
             turn_away_waiters(ctx, &name, &RString::new(&name.key), error);
         }
+        let answered = waiters.saturating_sub(ctx.state().server.wait_table.waiters());
+        let as_queues = answered.div_euclid(ANSWERS_PER_QUEUE);
+        processed = processed.saturating_add(as_queues).saturating_add(1);
     };
     if !ctx.select_db(home) {
         ctx.state().internal_error("the database of a call is gone");

@@ -2,9 +2,10 @@
 
 use dlock_core::InboxStep;
 
+use crate::background::pass::Pass;
 use crate::change::readers;
 use crate::redis::Ctx;
-use crate::state::clock::{self, Slice};
+use crate::state::clock;
 use crate::state::module_state::HasState;
 use crate::state::wait_timer;
 
@@ -13,10 +14,10 @@ const SLICE_MS: u64 = 1;
 const STEPS: usize = 32;
 
 /// Processes what is due, a slice of it. The grants that it gives up are rolled back with the queues.
-pub fn process(ctx: &mut Ctx<'_>) {
+pub fn process(ctx: &mut Ctx<'_>, pass: &Pass) {
     let (is_paused, now) = (ctx.is_paused(), clock::now());
     ctx.state().server.inboxes.look_at_pauses(is_paused, now);
-    let slice = Slice::of_ms(SLICE_MS);
+    let slice = pass.slice(SLICE_MS);
     while (0..STEPS).all(|_| step(ctx)) && !slice.is_over() {}
     wait_timer::arm(ctx);
 }

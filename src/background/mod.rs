@@ -5,6 +5,8 @@ pub mod due;
 pub mod gate;
 pub mod grace;
 mod inboxes;
+mod moved;
+pub mod pass;
 pub mod rollback;
 pub mod scheduler;
 mod sweeper;

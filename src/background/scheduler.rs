@@ -6,7 +6,8 @@
 
 use dlock_core::Instant;
 
-use crate::background::{checkpoint, due, inboxes, sweeper};
+use crate::background::pass::Pass;
+use crate::background::{checkpoint, due, inboxes, moved, sweeper};
 use crate::change::restored;
 use crate::redis::{Ctx, Flags, Timer, log};
 use crate::state::clock;
@@ -14,10 +15,12 @@ use crate::state::cluster::fences;
 use crate::state::cluster::location::local_slots;
 use crate::state::inputs::inputs;
 use crate::state::module_state::HasState;
-use crate::state::replication_targets;
+use crate::state::{replication_targets, wait_timer};
 
 /// The pause between slices, in which clients are served.
 const PAUSE_MS: u64 = 1;
+/// For locks that were restored.
+const RESTORED_MS: u64 = 1;
 const REFRESH_INTERVAL_MS: u64 = 1_000;
 /// A grace period that is longer may be a mistake.
 const LONG_GRACE_MS: u64 = 120_000;
@@ -25,9 +28,13 @@ const LONG_GRACE_MS: u64 = 120_000;
 pub fn on_wait_timer(ctx: &mut Ctx<'_>) {
     // First of all: a timer that fires must not be stopped.
     ctx.state().schedule.wait_timer = None;
-    restored::observe_stored(ctx);
-    inboxes::process(ctx);
-    due::process_due(ctx);
+    if let Some(pass) = Pass::begin(ctx) {
+        restored::observe_stored(ctx, &pass.slice(RESTORED_MS));
+        inboxes::process(ctx, &pass);
+        due::process_due(ctx, &pass);
+        pass.end(ctx);
+    }
+    wait_timer::arm(ctx);
 }
 
 fn on_slice_timer(ctx: &mut Ctx<'_>) {
@@ -44,16 +51,31 @@ pub fn run_jobs(ctx: &mut Ctx<'_>) {
     start_term(ctx, flags);
     let now = clock::now();
     refresh_environment(ctx, flags, now);
-    let mut more = sweeper::lazy_free(ctx);
-    inboxes::process(ctx);
-    due::process_due(ctx);
-    if flags.is_primary() && !ctx.is_paused() {
+    let may_write = flags.is_primary() && !ctx.is_paused();
+    if may_write {
         checkpoint::send_if_due(ctx, now);
-        more |= sweeper::expire_due_locks(ctx, flags, now);
     }
+    let more = match Pass::begin(ctx) {
+        Some(pass) => run_slices(ctx, pass, flags, now),
+        None => true,
+    };
     if more {
         schedule_next_slice(ctx);
     }
+}
+
+/// Runs a slice of each job. Returns whether there is more to do, besides what the wait timer is armed for.
+fn run_slices(ctx: &mut Ctx<'_>, pass: Pass, flags: Flags, now: Instant) -> bool {
+    let mut more = sweeper::lazy_free(ctx, &pass);
+    inboxes::process(ctx, &pass);
+    due::process_due(ctx, &pass);
+    more |= moved::search(ctx, &pass);
+    if flags.is_primary() && !ctx.is_paused() {
+        more |= sweeper::expire_due_locks(ctx, &pass, flags, now);
+    }
+    pass.end(ctx);
+    wait_timer::arm(ctx);
+    more
 }
 
 /// Starts what is pending after a start or a promotion, and logs what has started, here or before a decision.
@@ -96,7 +118,7 @@ fn refresh_environment(ctx: &mut Ctx<'_>, flags: Flags, now: Instant) {
     ctx.state().readers.forget_unblocked();
     refresh_replication_targets(ctx);
     if flags.is_cluster() {
-        refresh_slots(ctx);
+        refresh_slots(ctx, now);
         if flags.is_primary() {
             fences::announce(ctx, true);
         }
@@ -125,20 +147,21 @@ pub fn refresh_soon(ctx: &mut Ctx<'_>) {
     schedule_next_slice(ctx);
 }
 
-/// Waiters of slots that have left are dropped by the next run of the queues.
-fn refresh_slots(ctx: &mut Ctx<'_>) {
+/// Waiters of slots that have left are dropped by the next runs of the queues.
+fn refresh_slots(ctx: &mut Ctx<'_>, now: Instant) {
     if let Some(slots) = local_slots(ctx) {
         let (cluster, _) = ctx.state().server.cluster();
         let left = cluster.fences.retain_claims(&slots.settled);
+        let has_changed = cluster.slots != slots;
         cluster.slots = slots;
+        moved::refresh(ctx, has_changed);
         if left > 0 {
             log::notice(&format!(
                 "{left} cluster slots with locks have left this node, or are being migrated"
             ));
         }
     }
-    let wait_table = &mut ctx.state().server.wait_table;
-    wait_table.schedule_db(None, Instant::DISTANT_PAST);
+    moved::walk(ctx, now);
 }
 
 /// Replicas and the AOF get the fence counter and the grace period in the next iteration of the event loop.

@@ -5,27 +5,21 @@ use dlock_core::Instant;
 use dlock_core::cluster::slots::slot_of;
 use dlock_core::expiry::DueLock;
 
+use crate::background::pass::Pass;
 use crate::change::lock_change::{Cause, decide};
 use crate::change::lock_value::LockValue;
 use crate::redis::{Ctx, Flags, Gil, RString, Value, WriteKey};
-use crate::state::clock::{self, Slice};
 use crate::state::module_state::{HasState, STATE};
 
 const SLICE_MS: u64 = 1;
-/// The pause between slices, in which clients are served.
-const PAUSE_MS: u64 = 1;
 /// When a lock in a slot of another node is looked at again.
 const NOT_OWNED_RETRY_MS: u64 = 1_000;
 /// Reading the clock costs as much as removing a small lock: not after each.
 const LOCKS_PER_CLOCK_READ: usize = 8;
 
 /// Removes holders whose leases have expired, in slices. Returns whether there are more.
-pub fn expire_due_locks(ctx: &mut Ctx<'_>, flags: Flags, now: Instant) -> bool {
-    let state = ctx.state();
-    if state.schedule.next_expiry_slice > now {
-        return state.expiry.is_due(now);
-    }
-    let slice = Slice::of_ms(SLICE_MS);
+pub fn expire_due_locks(ctx: &mut Ctx<'_>, pass: &Pass, flags: Flags, now: Instant) -> bool {
+    let slice = pass.slice(SLICE_MS);
     loop {
         for _ in 0..LOCKS_PER_CLOCK_READ {
             let Some(due) = ctx.state().expiry.take_due(now) else {
@@ -41,9 +35,7 @@ pub fn expire_due_locks(ctx: &mut Ctx<'_>, flags: Flags, now: Instant) -> bool {
             }
         }
         if slice.is_over() {
-            let state = ctx.state();
-            state.schedule.next_expiry_slice = clock::now().after_ms(PAUSE_MS);
-            return state.expiry.is_due(now);
+            return ctx.state().expiry.is_due(now);
         }
     }
 }
@@ -75,8 +67,8 @@ fn expire_holders(ctx: &mut Ctx<'_>, flags: Flags, due: &DueLock) {
 }
 
 /// Frees entries of databases that were emptied. Whether there are more.
-pub fn lazy_free(gil: &mut Gil<'_>) -> bool {
-    let slice = Slice::of_ms(SLICE_MS);
+pub fn lazy_free(gil: &mut Gil<'_>, pass: &Pass) -> bool {
+    let slice = pass.slice(SLICE_MS);
     while gil.state().expiry.free_chunk() {
         if slice.is_over() {
             return true;

@@ -15,8 +15,7 @@ use crate::state::wait_timer;
 const SLICE_MS: u64 = 1;
 
 /// Takes note of the locks that were stored, a slice of them.
-pub fn observe_stored(ctx: &mut Ctx<'_>) {
-    let slice = Slice::of_ms(SLICE_MS);
+pub fn observe_stored(ctx: &mut Ctx<'_>, slice: &Slice) {
     while !slice.is_over() {
         let restored = &mut ctx.state().restored;
         let Some(LockName { db, key }) = restored.pop() else {
@@ -37,6 +36,6 @@ pub fn observe_stored(ctx: &mut Ctx<'_>) {
 /// All databases are about to be emptied, without a word about each lock.
 pub fn observe_all(ctx: &mut Ctx<'_>) {
     while !ctx.state().restored.is_empty() {
-        observe_stored(ctx);
+        observe_stored(ctx, &Slice::of_ms(SLICE_MS));
     }
 }

@@ -23,6 +23,11 @@ impl Slice {
         Self(now().after_ms(ms))
     }
 
+    /// A part of it, no longer than this many milliseconds from now.
+    pub fn part(&self, ms: u64) -> Self {
+        Self(now().after_ms(ms).min(self.0))
+    }
+
     pub fn is_over(&self) -> bool {
         now() >= self.0
     }

@@ -44,10 +44,8 @@ pub struct Schedule {
     pub on_wait_timer: Option<fn(&mut Ctx<'_>)>,
     /// For the rest of the work that the cron began.
     pub slice_timer: Option<Timer>,
-    /// Cron and timer may be due in one pass of the server's loop: clients would wait for both.
-    pub next_expiry_slice: Instant,
-    /// Before this, requests leave to the timer what is due.
-    pub next_slice_of_request: Instant,
+    /// Before this, clients are served: see [`crate::background::pass`].
+    pub next_pass: Instant,
     pub next_checkpoint: Instant,
     pub next_refresh: Instant,
     pub next_deadlock_log: Instant,
@@ -57,6 +55,19 @@ pub struct Schedule {
     pub kept_fence: bool,
     /// Waiters that were dropped and not logged yet.
     pub dropped_waiters: usize,
+    pub moved: MovedQueues,
+}
+
+/// How far [`crate::background::moved`] is.
+#[derive(Default)]
+pub struct MovedQueues {
+    /// The last queue that the slow walk has made due.
+    pub walked: Option<LockName>,
+    /// The last queue that the search has looked at.
+    pub searched: Option<LockName>,
+    pub is_searching: bool,
+    /// The state of the cluster at the last look.
+    pub is_cluster_down: bool,
 }
 
 impl ModuleState {

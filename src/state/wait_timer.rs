@@ -17,6 +17,7 @@ pub fn arm(gil: &mut Gil<'_>) {
         return;
     };
     let schedule = &mut state.schedule;
+    let at = at.max(schedule.next_pass);
     if schedule
         .wait_timer
         .as_ref()

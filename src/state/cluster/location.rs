@@ -12,6 +12,12 @@ pub fn local_slots(ctx: &mut Ctx<'_>) -> Option<LocalSlots> {
     Some(LocalSlots::parse(&nodes(ctx)?))
 }
 
+/// Whether the cluster serves no keys, if the server says.
+pub fn is_down(ctx: &mut Ctx<'_>) -> Option<bool> {
+    let info = ctx.call_for_text(c"CLUSTER", &["INFO"])?;
+    Some(!info.contains("cluster_state:ok"))
+}
+
 /// Which node serves a key.
 pub enum Location {
     Here,

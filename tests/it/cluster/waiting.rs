@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use dlock_testkit::{Client, Cluster, Move, Reply, Waiter, pause, wait_for};
+use dlock_testkit::{Client, Cluster, Inbox, Move, Reply, Waiter, pause, wait_for};
 
 /// Three primaries; alice holds a lock on the first, bob and carol wait for it.
 struct Fixture {
@@ -287,4 +287,32 @@ fn due_waiter_of_another_slot_is_processed_from_within_acquire() {
     bob.assert_null();
     dave.assert_waiting();
     assert_eq!(client.ask::<i64>("DBSIZE"), 2, "gate and door");
+}
+
+/// How often the module has asked the server whether it may grant a lock.
+fn probes(client: &mut Client) -> i64 {
+    let stats = client.server_info("commandstats", "cmdstat_dlock.probe");
+    let calls = stats.split(',').find_map(|field| field.strip_prefix("calls="));
+    calls.map_or(0, |calls| calls.parse().expect("a number"))
+}
+
+#[test]
+fn contended_locks_of_cluster_cost_little_while_nothing_happens() {
+    const LOCKS: i64 = 2_000;
+    const SECONDS: u64 = 3;
+    let cluster = Cluster::start(1);
+    let mut client = cluster.client(0);
+    let mut inbox = Inbox::make(&cluster.nodes[0], "inbox");
+    for n in 0..LOCKS {
+        client.acquire(&format!("door{n} alice 600000"));
+        client.enqueue(&format!("door{n} bob 600000 QUEUE inbox 0 REQID r{n}"));
+    }
+    // The module may look at all of them once, when it learns its slots.
+    pause(1_500);
+    let before = probes(&mut client);
+    pause(SECONDS * 1_000);
+    let asked = probes(&mut client) - before;
+    assert!(asked < LOCKS / 2, "{asked} times in {SECONDS} s");
+    client.release("door7 alice");
+    assert_eq!(inbox.take(1)[0].id, "r7");
 }
