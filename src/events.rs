@@ -83,7 +83,7 @@ impl Events for DlockEvents {
         state
             .server
             .wait_table
-            .schedule_db(Some(db).filter(|db| *db >= 0), Instant::DISTANT_PAST);
+            .schedule_db(Some(db).filter(|db| *db >= 0));
         wait_timer::arm(ctx);
     }
 
@@ -92,10 +92,7 @@ impl Events for DlockEvents {
         let [first, second] = dbs;
         state.expiry.swap(first, second);
         for db in dbs {
-            state
-                .server
-                .wait_table
-                .schedule_db(Some(db), Instant::DISTANT_PAST);
+            state.server.wait_table.schedule_db(Some(db));
         }
         wait_timer::arm(ctx);
     }

@@ -87,7 +87,7 @@ mod wait_table;
 
 pub use codec::{decode_lock, encode_lock};
 pub use deadlock::Cycle;
-pub use effects::{Answer, Effects, Wake};
+pub use effects::{Answer, Effects, MaxAnswers, Wake};
 pub use error::{Error, Full};
 pub use event::Event;
 pub use fence::{AdvanceReason, Fence, Fences, MAX_FENCE, WallClock};

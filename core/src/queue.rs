@@ -48,13 +48,12 @@ pub struct Queue {
     /// Waiting owners may hold the lock: its value has been replaced, or they were queued during a grace period. Finding
     /// out takes a look at every holder.
     pub(super) may_have_holders: bool,
-    /// The last transition answered [`MAX_ANSWERS`] waiters, and there may be more to answer: the timer goes on.
+    /// Of the wait table, when this was found out.
+    pub(super) values_version: u64,
+    /// The last transition answered as many waiters as [one may](super::effects::MaxAnswers), and there may be more to
+    /// answer: the queue is due.
     pub(super) is_cut: bool,
 }
-
-/// The most waiters that one transition answers, besides the other requests of the last owner: about 0.2 ms of work.
-/// Locks with more are answered in several transitions, between which other clients are served.
-pub(super) const MAX_ANSWERS: usize = 128;
 
 /// The requests of one owner, in order of arrival: at least one, and nearly always no more.
 pub(super) type Tickets = SmallSet<Ticket>;
@@ -113,6 +112,13 @@ impl Waiter {
 }
 
 impl Queue {
+    pub(super) fn new(values_version: u64) -> Self {
+        Self {
+            values_version,
+            ..Self::default()
+        }
+    }
+
     /// Whether no request waits.
     pub fn is_empty(&self) -> bool {
         self.waiters.is_empty()

@@ -107,7 +107,7 @@ impl ServerState {
         let is_shorter = self.grace.left_ms(now) < left_ms;
         if is_shorter {
             self.grace_ended();
-            self.wait_table.schedule_db(None, Instant::DISTANT_PAST);
+            self.wait_table.schedule_db(None);
         }
         is_shorter.then_some(left_ms)
     }
@@ -177,7 +177,7 @@ impl ServerState {
     /// This server is a replica now. Returns the calls of readers that are over, for [`crate::Inboxes::reply`].
     pub fn demote(&mut self) -> Vec<Call> {
         self.grace.demoted();
-        self.wait_table.schedule_db(None, Instant::DISTANT_PAST);
+        self.wait_table.schedule_db(None);
         self.inboxes.end_all()
     }
 

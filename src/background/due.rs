@@ -28,8 +28,9 @@ pub fn process_before(ctx: &mut Ctx<'_>, flags: Flags, request: &Acquire<'_>) ->
         && state.server.wait_table.involves(request.owner);
     if flags.is_cluster() {
         // Newer servers open every key in the slot of the running command: the timer does it.
+        let is_current = !may_close_cycle || !state.is_due(clock::now());
         wait_timer::arm(ctx);
-        return true;
+        return is_current;
     }
     let now = clock::now();
     if state.schedule.next_pass > now {

@@ -86,6 +86,7 @@ impl Server {
             max_waiters_per_lock: 10_000,
             max_waiters: 1_000_000,
             max_inboxes: 10_000,
+            max_holders: Some(10_000),
             detect_deadlocks: true,
             ..Policy::default()
         });

@@ -7,7 +7,7 @@ use crate::event::Event;
 use crate::fence::Fence;
 use crate::lease_clock::LeaseClock;
 use crate::lock::{Holder, Lock};
-use crate::queue::{MAX_ANSWERS, Waiter};
+use crate::queue::Waiter;
 use crate::request::{Acquire, Holds, Release};
 use crate::ticket::Ticket;
 
@@ -16,8 +16,10 @@ use crate::ticket::Ticket;
 pub struct Snapshot {
     pub lock: Lock,
     pub queue: Vec<(Ticket, Waiter)>,
-    /// The last transition had too many waiters to answer: the timer goes on.
+    /// The last transition had more waiters to answer than one may.
     pub is_cut: bool,
+    /// The timer is to fire at once.
+    pub is_due: bool,
 }
 
 /// One transition.
@@ -28,6 +30,7 @@ pub struct Checked<'a> {
     pub cause: Cause<'a>,
     pub clock: LeaseClock,
     pub evictable: bool,
+    pub max_holders: Option<usize>,
     pub after: &'a Snapshot,
     pub known_after: Fence,
     pub reply: &'a Reply,
@@ -46,7 +49,7 @@ pub enum Cause<'a> {
 
 type Invariant = fn(&Checked) -> bool;
 
-const INVARIANTS: [(&str, Invariant); 19] = [
+const INVARIANTS: [(&str, Invariant); 20] = [
     (
         "mutual exclusion: live holders are within the limit",
         within_limit,
@@ -59,6 +62,7 @@ const INVARIANTS: [(&str, Invariant); 19] = [
     ("no lease gets shorter", leases_never_shrink),
     ("an expired lease is never revived", never_revived),
     ("no wakeup is lost", no_lost_wakeup),
+    ("few waiters are answered at a time", few_answers),
     ("a reported grant exists", reported_grants_exist),
     ("waiters time out in time, and never early", timeouts_are_exact),
     ("without a grant, no side effects", rejected_without_effects),
@@ -161,12 +165,23 @@ fn never_revived(step: &Checked) -> bool {
         .all(|(old, new)| old.is_live(step.clock) || !new.is_live(step.clock))
 }
 
+/// After a transition no waiter is left that could have an answer. Unless it has given as many answers as it may: then the
+/// timer fires at once, and until then other transitions of the lock answer nobody, but a request that is withdrawn or
+/// repeated.
 fn no_lost_wakeup(step: &Checked) -> bool {
     let Some((_, first)) = step.after.queue.first() else {
         return true;
     };
     if step.after.is_cut {
-        return step.before.is_cut || step.effects.wakes.len() >= MAX_ANSWERS;
+        let leaves_it = step.before.is_cut && !matches!(step.cause, Cause::Timer);
+        let is_asked_for =
+            |wake: &Wake| matches!(wake.answer, Answer::Withdrawn | Answer::Rejected(Error::Replaced));
+        return step.after.is_due
+            && if leaves_it {
+                step.effects.wakes.iter().all(is_asked_for)
+            } else {
+                step.effects.is_full()
+            };
     }
     if step.is_grace() {
         return true;
@@ -177,8 +192,19 @@ fn no_lost_wakeup(step: &Checked) -> bool {
     };
     let limits = step.live(step.after).map(Holder::limit);
     let smallest = limits.fold(first.limit(), Ord::min);
-    let fits = smallest.allows(step.live(step.after).count() + 1);
+    let holders = step.live(step.after).count();
+    let fits = smallest.allows(holders + 1) && step.max_holders.is_none_or(|max| holders < max);
     !fits && !step.evictable && !step.live(step.after).any(waits)
+}
+
+/// All requests of an owner are answered together: those of the last one may exceed the limit.
+fn few_answers(step: &Checked) -> bool {
+    let is_left = |wake: &&Wake| wake.answer != Answer::Rejected(Error::Replaced);
+    let wakes = step.effects.wakes.iter().filter(is_left);
+    let mut newest_first = wakes.rev().map(|wake| wake.waiter.owner()).peekable();
+    let last = newest_first.peek().copied();
+    let others = newest_first.skip_while(|owner| Some(*owner) == last);
+    others.count() < step.effects.max_answers.0
 }
 
 fn reported_grants_exist(step: &Checked) -> bool {

@@ -7,6 +7,7 @@ use super::ops::{Answer, Client, Micros, OWNERS, Reply, Request, Waiter};
 use super::server::{ORIGIN, RETRY_MS, Server};
 use super::step::{Admin, Memory, Pass, Step};
 use crate::deadlock::{Cycle, Link};
+use crate::effects::MaxAnswers;
 use crate::error::Error;
 use crate::name::LockName;
 use crate::request::{Acquire, Guard, Holds, Release};
@@ -44,6 +45,13 @@ struct Dump {
 impl Pair {
     pub fn new(locks: usize) -> Self {
         Self::of(Server::new(locks, ORIGIN))
+    }
+
+    /// As [`Pair::new`]. A transition answers so few waiters that the timer often has to go on.
+    pub fn answering(max_answers: usize, locks: usize) -> Self {
+        let mut server = Server::new(locks, ORIGIN);
+        server.effects.max_answers = MaxAnswers(max_answers);
+        Self::of(server)
     }
 
     /// A pair with this server. Holders in its locks are to be added to the model.
@@ -143,6 +151,7 @@ impl Pair {
         let saved = self.server.save();
         let mut restarted = Server::load(&saved, self.model.now, origin);
         restarted.state.set_policy(*self.server.state.policy());
+        restarted.effects.max_answers = self.server.effects.max_answers;
         restarted.replies = self.server.take_replies();
         self.server = restarted;
         self.model.restart();
@@ -170,11 +179,16 @@ impl Pair {
         {
             self.process_due();
         }
+        if matches!(request, Request::Acquire(_)) && self.server.effects.max_answers.0 < MAX_WAITERS {
+            // It would be answered before the rest of the queue.
+            self.on_timer(lock);
+        }
         let client = self.asks.len();
         self.asks.push((lock, request));
         self.done.push(false);
         self.model.ask(client, lock, &request);
         let mut reply = self.server.ask(client, lock, &request);
+        self.go_on(lock);
         if let Some(Err(Error::Deadlock(cycle))) = &reply {
             self.deadlocks += 1;
             self.check_cycle(lock, request.owner(), cycle);
@@ -228,6 +242,7 @@ impl Pair {
         if !self.grants_paused {
             for (lock, hold) in std::mem::take(&mut self.undelivered) {
                 self.server.rollback_grant(lock, &hold);
+                self.go_on(lock);
                 self.model.rollback_grant(lock, &hold);
             }
         }
@@ -237,8 +252,7 @@ impl Pair {
                 self.model.time_out_waiters(lock);
                 self.deferred_until = self.model.now + RETRY_MS as Micros * 1000;
             } else {
-                self.server.on_timer(lock);
-                self.model.on_timer(lock);
+                self.on_timer(lock);
             }
         }
         let is_late = |waiter: &Waiter| {
@@ -307,6 +321,20 @@ impl Pair {
         (0..self.model.locks.len()).for_each(|lock| self.server.expire_holders(lock));
         self.server.begin_grace(grace_ms);
         self.model.begin_grace(grace_ms);
+    }
+
+    fn on_timer(&mut self, lock: usize) {
+        self.server.on_timer(lock);
+        self.go_on(lock);
+        self.model.on_timer(lock);
+    }
+
+    /// After a transition of the lock: the timer goes on if there were too many waiters to answer. Together they do what
+    /// the model does at once.
+    fn go_on(&mut self, lock: usize) {
+        while self.server.is_cut(lock) {
+            self.server.on_timer(lock);
+        }
     }
 
     pub fn compare(&mut self, step: &dyn std::fmt::Debug) {

@@ -305,6 +305,7 @@ impl Server {
             cause,
             clock,
             evictable: self.state.policy().evictable,
+            max_holders: self.state.policy().max_holders,
             after: &self.snapshot(lock),
             known_after: self.state.fences.known(),
             reply: &reply,
@@ -325,12 +326,18 @@ impl Server {
         let waiters = self
             .waiters(lock)
             .map(|(ticket, waiter)| (ticket, waiter.clone()));
-        let queue = self.state.wait_table.queue(self.locks[lock].0.as_ref());
         Snapshot {
             lock: self.locks[lock].1.clone(),
             queue: waiters.collect(),
-            is_cut: queue.is_some_and(|queue| queue.is_cut),
+            is_cut: self.is_cut(lock),
+            is_due: self.is_due(lock),
         }
+    }
+
+    /// Whether the last transition had more waiters to answer than one may.
+    pub fn is_cut(&self, lock: usize) -> bool {
+        let queue = self.state.wait_table.queue(self.locks[lock].0.as_ref());
+        queue.is_some_and(|queue| queue.is_cut)
     }
 
     fn waiters(&self, lock: usize) -> impl Iterator<Item = (Ticket, &queue::Waiter)> {
@@ -365,7 +372,7 @@ impl Server {
     }
 
     /// The lock that is due first.
-    pub fn due(&self) -> Option<usize> {
+    pub fn due(&mut self) -> Option<usize> {
         let name = self.state.wait_table.next_due(self.now)?;
         self.locks.iter().position(|(known, _)| *known == name)
     }
@@ -400,10 +407,12 @@ impl Server {
 
     /// All waiters of this lock get an error.
     pub fn drain(&mut self, lock: usize) {
-        let name = self.locks[lock].0.as_ref();
-        self.state
-            .turn_away_waiters(name, "MOVED", self.now, &mut self.effects);
-        self.reply_to_waiters();
+        while self.waiters(lock).next().is_some() {
+            let name = self.locks[lock].0.as_ref();
+            self.state
+                .turn_away_waiters(name, "MOVED", self.now, &mut self.effects);
+            self.reply_to_waiters();
+        }
     }
 
     /// A grace period starts, and is replicated.

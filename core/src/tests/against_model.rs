@@ -32,6 +32,16 @@ proptest! {
         }
         pair.finish();
     }
+
+    /// Where a transition answers no more than one or two waiters.
+    #[test]
+    fn queues_that_are_answered_in_parts_match_model(schedule in queue_schedules(), max_answers in 1_usize..=2) {
+        let mut pair = Pair::answering(max_answers, LOCKS);
+        for step in schedule {
+            pair.step(step);
+        }
+        pair.finish();
+    }
 }
 
 #[test]

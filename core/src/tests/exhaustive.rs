@@ -7,6 +7,7 @@
 use std::collections::{HashSet, VecDeque};
 
 use super::schedule::limit;
+use crate::effects::MaxAnswers;
 use crate::fence::Fence;
 use crate::request::{Acquire, Extend, GrantRef, Holds, Release, Timeout};
 use crate::testing::ModelHolder as Holder;
@@ -222,8 +223,17 @@ impl Alphabet {
     }
 }
 
+/// Transitions that answer all waiters at once, and those that leave all but one to the timer, do the same in the end.
 fn after(state: &State, step: Step) -> State {
+    if state.locks.iter().any(|lock| lock.queue.len() > 1) {
+        after_answering(MaxAnswers(1), state, step);
+    }
+    after_answering(MaxAnswers::default(), state, step)
+}
+
+fn after_answering(max_answers: MaxAnswers, state: &State, step: Step) -> State {
     let mut pair = state.pair();
+    pair.server.effects.max_answers = max_answers;
     match step {
         Step::Ask(lock, request) => pair.ask(lock, request),
         Step::FireTimers => pair.process_due(),

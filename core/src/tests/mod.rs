@@ -9,6 +9,7 @@
 //! inbox_rules    the contract of waiting through inboxes by example
 //! deadlocks      requests that could never be granted, and the cost of finding them
 //! against_model  random schedules, core and model side by side
+//! one_answer_each  transitions that answer one waiter each, and requests between them
 //! replay         what is replicated gives the same state: on lagging replicas, from the AOF, after a promotion
 //! exhaustive     every reachable state of small locks, with and without queues
 //! scaling        many holders in one transition: the work is linear in their number
@@ -22,6 +23,7 @@ mod dsl;
 #[cfg(not(miri))] // Millions of states.
 mod exhaustive;
 mod inbox_rules;
+mod one_answer_each;
 mod queue_rules;
 mod replay;
 mod rules;

@@ -202,8 +202,9 @@ proptest! {
         schedule in queue_schedules(),
         lags in vec(0_i64..60_000, MAX_STEPS),
         downtime in 0_i64..1_000_000,
+        max_answers in prop_oneof![Just(1), Just(usize::MAX)],
     ) {
-        let mut pair = Pair::new(LOCKS);
+        let mut pair = Pair::answering(max_answers, LOCKS);
         let mut followers = Followers::of(&pair.server);
         for (step, lag) in schedule.into_iter().zip(lags) {
             pair.step(step);

@@ -4,7 +4,7 @@ use crate::effects::{Answer, Effects};
 use crate::error::Error;
 use crate::lease_clock::LeaseClock;
 use crate::lock::Holder;
-use crate::queue::{MAX_ANSWERS, Queue, Waiter};
+use crate::queue::{Queue, Waiter};
 use crate::ticket::Ticket;
 
 impl Rules<'_> {
@@ -34,7 +34,7 @@ impl Rules<'_> {
         }
         let mut occupancy = Occupancy::of(self.lock, clock);
         while let Some((ticket, waiter)) = queue.first() {
-            if self.effects.wakes.len() >= MAX_ANSWERS {
+            if self.effects.is_full() {
                 queue.is_cut = true;
                 return;
             }
@@ -83,7 +83,7 @@ impl Rules<'_> {
         self.expire_holders();
         for holder in self.lock.holders_mut() {
             if queue.has(holder.owner()) {
-                if self.effects.wakes.len() >= MAX_ANSWERS {
+                if self.effects.is_full() {
                     (queue.is_cut, queue.may_have_holders) = (true, true);
                     return;
                 }

@@ -4,7 +4,7 @@ use super::rules::Rules;
 use crate::effects::{Answer, Effects};
 use crate::lease_clock::LeaseClock;
 use crate::name::LockNameRef;
-use crate::queue::{MAX_ANSWERS, Queue};
+use crate::queue::Queue;
 use crate::server_state::ServerState;
 use crate::time::Instant;
 
@@ -21,18 +21,19 @@ impl Rules<'_> {
 }
 
 impl ServerState {
-    /// Times out waiters of a lock that cannot be granted now. At most [`MAX_ANSWERS`]: the next run goes on.
+    /// Times out waiters of a lock that cannot be granted now. As many as one transition may: the next run goes on.
     pub fn time_out_waiters(&mut self, name: LockNameRef<'_>, now: Instant, effects: &mut Effects) {
         let clock = self.clock(now);
         effects.begin(clock, true);
         if let Some(queue) = self.wait_table.queue_mut(name) {
+            queue.is_cut = false;
             time_out_waiters(queue, clock, effects);
         }
         self.wait_table.remove_if_empty(name);
     }
 
-    /// Answers waiters of a lock that cannot be granted here any more with an error of the server's own kind. At most
-    /// [`MAX_ANSWERS`]: the queue of the others is due.
+    /// Answers waiters of a lock that cannot be granted here any more with an error of the server's own kind. As
+    /// many as one transition may: the queue of the others is due.
     pub fn turn_away_waiters(
         &mut self,
         name: LockNameRef<'_>,
@@ -42,7 +43,7 @@ impl ServerState {
     ) {
         effects.begin(self.clock(now), true);
         let error: Rc<str> = error.into();
-        for (ticket, waiter) in self.wait_table.remove_first(name, MAX_ANSWERS, now) {
+        for (ticket, waiter) in self.wait_table.remove_first(name, effects.max_answers.0, now) {
             effects.wake(ticket, waiter, Answer::Elsewhere(Rc::clone(&error)));
         }
     }
@@ -51,7 +52,7 @@ impl ServerState {
 /// Removes the waiters whose timeouts have passed.
 pub(super) fn time_out_waiters(queue: &mut Queue, clock: LeaseClock, effects: &mut Effects) {
     while let Some(ticket) = queue.first_timed_out(clock.now) {
-        if effects.wakes.len() >= MAX_ANSWERS {
+        if effects.is_full() {
             queue.is_cut = true;
             return;
         }

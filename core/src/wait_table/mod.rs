@@ -3,13 +3,13 @@
 mod arrivals;
 mod graph;
 mod owners;
+mod sweep;
 #[cfg(test)]
 mod tests;
 mod wakeups;
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry as Place;
-use std::ops::Bound;
 use std::rc::Rc;
 
 use smallvec::SmallVec;
@@ -27,6 +27,7 @@ use super::ticket::Ticket;
 use super::time::Instant;
 use arrivals::Arrivals;
 use owners::OwnerIndex;
+use sweep::Sweep;
 use wakeups::Wakeups;
 
 /// The queues of one database.
@@ -42,6 +43,9 @@ pub struct WaitTable {
     wakeups: Wakeups,
     owners: OwnerIndex,
     arrivals: Arrivals,
+    sweep: Sweep,
+    /// Changes when all values of a database may have been replaced: see [`Queue::may_have_holders`].
+    values_version: u64,
     last_ticket: u64,
 }
 
@@ -110,13 +114,24 @@ impl WaitTable {
 
     /// When the next queue is due.
     pub fn next_wakeup(&self) -> Option<Instant> {
+        if self.sweep.is_pending() && !self.is_empty() {
+            return Some(Instant::DISTANT_PAST);
+        }
         self.wakeups.first().map(|(at, _)| at)
     }
 
     /// A queue that is due at `now`. It stays due until a transition of its lock, or [`WaitTable::defer`].
-    pub fn next_due(&self, now: Instant) -> Option<LockName> {
-        let (at, name) = self.wakeups.first()?;
-        (at <= now).then(|| name.clone())
+    pub fn next_due(&mut self, now: Instant) -> Option<LockName> {
+        loop {
+            if let Some((at, name)) = self.wakeups.first()
+                && at <= now
+            {
+                return Some(name.clone());
+            }
+            if !self.sweep(now) {
+                return None;
+            }
+        }
     }
 
     /// Makes a queue due at `at`.
@@ -139,51 +154,6 @@ impl WaitTable {
     pub fn defer(&mut self, name: LockNameRef<'_>, until: Instant) {
         let deadline = self.queue(name).and_then(Queue::first_deadline);
         self.schedule(name, deadline.map_or(until, |deadline| deadline.min(until)));
-    }
-
-    /// Makes all queues of a database due at `at`, whose locks may be others now; `None` = of all databases.
-    pub fn schedule_db(&mut self, db: Option<i32>, at: Instant) {
-        for entry in self.databases.values_mut().flat_map(BTreeMap::values_mut) {
-            if db.is_none_or(|db| db == entry.name.db) {
-                entry.queue.may_have_holders = true;
-                self.wakeups
-                    .replace(&entry.name, &mut entry.next_wakeup, Some(at));
-            }
-        }
-    }
-
-    /// Makes due at `at` those of the next `max` queues after `cursor`, or from the start, for which `is_due`. Returns the
-    /// last that it looked at, `None` at the end.
-    pub fn schedule_next(
-        &mut self,
-        cursor: Option<LockName>,
-        max: usize,
-        at: Instant,
-        is_due: impl Fn(&LockName) -> bool,
-    ) -> Option<LockName> {
-        let db = cursor.as_ref().map_or(i32::MIN, |cursor| cursor.db);
-        let mut looked_at = 0_usize;
-        let mut last = cursor;
-        for (&db, database) in self.databases.range_mut(db..) {
-            let after = last.as_ref().filter(|last| last.db == db);
-            let after = after.map_or(Bound::Unbounded, |last| Bound::Excluded(Rc::clone(&last.key)));
-            for entry in database
-                .range_mut((after, Bound::Unbounded))
-                .map(|(_, entry)| entry)
-            {
-                if looked_at >= max {
-                    return last;
-                }
-                looked_at = looked_at.saturating_add(1);
-                last = Some(entry.name.clone());
-                // A queue that is due earlier stays so.
-                if is_due(&entry.name) && entry.next_wakeup.is_none_or(|wakeup| wakeup > at) {
-                    self.wakeups
-                        .replace(&entry.name, &mut entry.next_wakeup, Some(at));
-                }
-            }
-        }
-        None
     }
 
     /// Removes a waiter that nobody waits for any more. If it was the first, the queue becomes due: the next one may fit.
@@ -222,7 +192,10 @@ impl WaitTable {
         if self.is_empty() {
             return None;
         }
-        entry_mut(&mut self.databases, name).map(|entry| &mut entry.queue)
+        let queue = &mut entry_mut(&mut self.databases, name)?.queue;
+        queue.may_have_holders |= queue.values_version != self.values_version;
+        queue.values_version = self.values_version;
+        Some(queue)
     }
 
     /// Takes note of the effects of a transition on a queue and its lock.
@@ -266,7 +239,7 @@ impl WaitTable {
             Place::Occupied(entry) => entry.into_mut(),
             Place::Vacant(place) => {
                 self.locks = self.locks.saturating_add(1);
-                place.insert(Entry::new(name.clone()))
+                place.insert(Entry::new(name.clone(), self.values_version))
             }
         };
         let replaced = is_known.then(|| entry.queue.remove(ticket)).flatten();
@@ -345,10 +318,10 @@ impl WaitTable {
 }
 
 impl Entry {
-    fn new(name: LockName) -> Self {
+    fn new(name: LockName, values_version: u64) -> Self {
         Self {
             name,
-            queue: Queue::default(),
+            queue: Queue::new(values_version),
             holders: SmallVec::new(),
             has_too_many_holders: false,
             next_wakeup: None,

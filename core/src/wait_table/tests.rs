@@ -106,3 +106,68 @@ fn deadlock_search_visits_each_node_once() {
     };
     assert!(cycle.to_string().contains("and 4 more"), "{cycle}");
 }
+
+/// A server with this many locks that alice holds and bob waits for.
+fn with_queues(number: usize) -> Server {
+    let keys: Vec<String> = (0..number).map(|n| format!("lock{n:04}")).collect();
+    let mut server = Server::with(&keys.iter().map(|key| &**key).collect::<Vec<_>>());
+    for key in &keys {
+        server.granted(&format!("ACQUIRE {key} alice 60000"));
+        server.waits(&format!("ACQUIRE {key} bob 60000 BLOCK 0"));
+    }
+    server
+}
+
+fn due(server: &Server) -> usize {
+    (0..server.locks.len())
+        .filter(|lock| server.is_due(*lock))
+        .count()
+}
+
+#[test]
+fn queues_of_emptied_database_become_due_64_at_a_time_after_those_that_are_due() {
+    let mut server = with_queues(150);
+    server.pass(1_000);
+    server.state.wait_table.schedule_db(Some(1));
+    assert_eq!((server.due(), due(&server)), (None, 0), "another database");
+    server.state.wait_table.schedule_db(Some(0));
+    server.mark_due(149);
+    assert_eq!((server.due(), due(&server)), (Some(149), 1));
+    server.on_timer(149);
+    assert_eq!((server.due(), due(&server)), (Some(0), 64));
+    let mut processed = 0;
+    while let Some(lock) = server.due() {
+        server.on_timer(lock);
+        processed += 1;
+    }
+    assert_eq!(processed, 150);
+    assert!(server.next_wakeup().is_some_and(|wakeup| wakeup > server.now()));
+}
+
+#[test]
+fn database_that_is_emptied_again_is_swept_again() {
+    let mut server = with_queues(100);
+    server.state.wait_table.schedule_db(None);
+    let first = server.due().expect("a queue");
+    server.on_timer(first);
+    server.state.wait_table.schedule_db(None);
+    server.process_due();
+    assert_eq!(due(&server), 0);
+    server.state.wait_table.schedule_db(None);
+    (0..100).for_each(|lock| server.drain(lock));
+    assert_eq!(server.next_wakeup(), None, "nobody waits");
+}
+
+/// SWAPDB: the request comes before the queue is due.
+#[test]
+fn waiter_that_holds_swapped_lock_reenters_with_next_request() {
+    let mut server = Server::with(&["a", "b"]);
+    server.granted("ACQUIRE a alice 60000");
+    server.granted("ACQUIRE b bob 60000 SHARED");
+    let waiting = server.waits("ACQUIRE a bob 60000 SHARED BLOCK 0");
+    server.locks[0].1 = std::mem::take(&mut server.locks[1].1);
+    server.state.wait_table.schedule_db(None);
+    assert_eq!(server.call("EXTEND a alice 60000"), Err(Error::NotOwner));
+    assert!(server.has_been_granted(waiting));
+    assert_eq!(server.lock("a").holders().len(), 1);
+}
