@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use dlock_conformance::driver::Driver;
 use dlock_conformance::launch::Launch;
-use dlock_testkit::{Cluster, Sentinel, Server, skip, wait_for};
+use dlock_testkit::{Client, Cluster, Sentinel, Server, skip, wait_for};
 use serde_json::{Map, Value, json};
 
 use crate::drivers;
@@ -50,13 +50,32 @@ fn release(driver: &mut Driver, of: u64) {
     assert_eq!(answer["released"], true, "{answer}");
 }
 
+fn is_held(server: &Server, fence: u64) -> bool {
+    let lock = server.client().find_lock(KEYS[0]);
+    lock.is_some_and(|lock| lock.holders.iter().any(|holder| holder.fence == fence))
+}
+
+/// Acquires the lock of this server. Until it is demoted, the former primary grants its own.
+fn acquire_at(server: &Server, driver: &mut Driver) -> (u64, u64) {
+    let end = Instant::now() + FAILS_OVER_WITHIN;
+    loop {
+        let (lock, fence) = acquire(driver, FAILS_OVER_WITHIN);
+        if server.is_primary() && is_held(server, fence) {
+            return (lock, fence);
+        }
+        assert!(Instant::now() < end, "the former primary still grants locks");
+        // What it has granted may be lost.
+        ask(driver, json!({"do": "release", "of": lock}), ANSWERS_WITHIN);
+    }
+}
+
 /// Writes under a lock before and after a failover. A write is sent once, and so may fail: a program repeats it.
-fn assert_writes_after(fail_over: impl FnOnce(), driver: &mut Driver) {
+fn assert_writes_after(fail_over: impl FnOnce(), replica: &Server, driver: &mut Driver) {
     let (lock, first) = acquire(driver, ANSWERS_WITHIN);
     assert_eq!(write(driver, lock)["reply"], "OK");
     release(driver, lock);
     fail_over();
-    let (lock, second) = acquire(driver, FAILS_OVER_WITHIN);
+    let (lock, second) = acquire_at(replica, driver);
     let granted = Instant::now();
     loop {
         let answer = write(driver, lock);
@@ -82,32 +101,51 @@ fn start(launch: Result<Launch, String>, address: String, port: u16) -> Option<D
     }
 }
 
-/// The primary dies, and the Sentinel promotes its replica.
-fn assert_writes_after_failover_by_a_sentinel(launch: Result<Launch, String>) {
+/// Why there is a failover.
+#[derive(Clone, Copy)]
+enum Cause {
+    /// The primary dies.
+    Death,
+    /// Somebody asks for it.
+    Plan,
+}
+
+/// The Sentinel promotes the replica.
+fn assert_writes_after_failover_by_a_sentinel(launch: Result<Launch, String>, cause: Cause) {
     let mut primary = Server::start();
     let replica = primary.replica();
     let sentinel = Sentinel::of(&primary, 1);
     let address = format!("redis+sentinel://127.0.0.1:{}/", sentinel.port());
-    if let Some(mut driver) = start(launch, address, sentinel.port()) {
-        assert_writes_after(|| primary.kill(), &mut driver);
-        assert!(replica.is_primary());
-    }
+    let Some(mut driver) = start(launch, address, sentinel.port()) else {
+        return;
+    };
+    let fail_over = || match cause {
+        Cause::Death => primary.kill(),
+        Cause::Plan => {
+            let mut client = Client::connect(&format!("redis://127.0.0.1:{}/", sentinel.port()));
+            wait_for("a failover", || client.call("SENTINEL FAILOVER main").is_ok());
+        }
+    };
+    assert_writes_after(fail_over, &replica, &mut driver);
 }
 
-/// The primary of a third of the slots dies, and the others elect its replica.
-fn assert_writes_after_failover_of_a_cluster(launch: Result<Launch, String>) {
+/// The nodes promote the replica of the primary of a third of the slots.
+fn assert_writes_after_failover_of_a_cluster(launch: Result<Launch, String>, cause: Cause) {
     let mut cluster = Cluster::start(3);
     let of = (0..3).find(|&n| cluster.client(n).call(&format!("EXISTS {}", KEYS[0])).is_ok());
     let of = of.expect("each slot has a primary");
     let mut replica = cluster.add_replica(of);
     let port = cluster.nodes[(of + 1) % 3].port();
     let address = format!("redis+cluster://127.0.0.1:{port}/");
-    if let Some(mut driver) = start(launch, address, port) {
-        assert_writes_after(|| cluster.nodes[of].kill(), &mut driver);
-        wait_for("the replica to be promoted", || {
-            replica.server_info("replication", "role") == "master"
-        });
-    }
+    let Some(mut driver) = start(launch, address, port) else {
+        return;
+    };
+    let promoted = cluster.nodes.pop().expect("the replica is the last one");
+    let fail_over = || match cause {
+        Cause::Death => cluster.nodes[of].kill(),
+        Cause::Plan => cluster.fail_over(&mut replica),
+    };
+    assert_writes_after(fail_over, &promoted, &mut driver);
 }
 
 macro_rules! failovers {
@@ -116,13 +154,23 @@ macro_rules! failovers {
             use super::*;
 
             #[test]
-            fn writes_after_a_failover_by_a_sentinel() {
-                assert_writes_after_failover_by_a_sentinel($launch);
+            fn writes_after_a_sentinel_has_replaced_a_dead_primary() {
+                assert_writes_after_failover_by_a_sentinel($launch, Cause::Death);
             }
 
             #[test]
-            fn writes_after_a_failover_of_a_cluster() {
-                assert_writes_after_failover_of_a_cluster($launch);
+            fn writes_after_a_planned_failover_by_a_sentinel() {
+                assert_writes_after_failover_by_a_sentinel($launch, Cause::Plan);
+            }
+
+            #[test]
+            fn writes_after_a_cluster_has_replaced_a_dead_primary() {
+                assert_writes_after_failover_of_a_cluster($launch, Cause::Death);
+            }
+
+            #[test]
+            fn writes_after_a_planned_failover_of_a_cluster() {
+                assert_writes_after_failover_of_a_cluster($launch, Cause::Plan);
             }
         })*
     };
