@@ -13,7 +13,7 @@ use crate::redis::{Ctx, Events, Receiver, SlotMigration};
 use crate::state::cluster::fences;
 use crate::state::inputs::role;
 use crate::state::module_state::HasState;
-use crate::state::{clock, policy, wait_timer};
+use crate::state::{clock, policy, snapshot_clock, wait_timer};
 
 pub struct DlockEvents;
 
@@ -67,8 +67,9 @@ impl Events for DlockEvents {
     }
 
     /// A replica may resume from this snapshot's replication offset, so encode every change from here on.
-    fn foreground_save_began(ctx: &mut Ctx<'_>) {
+    fn save_began_without_fork(ctx: &mut Ctx<'_>) {
         scheduler::refresh_replication_targets(ctx);
+        snapshot_clock::note(ctx);
     }
 
     /// Its snapshot lacked the same as one of a fork.

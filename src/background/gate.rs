@@ -2,7 +2,8 @@
 
 use std::ffi::CStr;
 
-use crate::redis::{Ctx, Flags, RStr};
+use crate::change::lock_value::LockValue;
+use crate::redis::{Ctx, Flags, RStr, WriteKey};
 use crate::state::cluster::location::{Location, locate};
 
 /// The internal command that does nothing.
@@ -14,7 +15,7 @@ pub const RETRY_MS: u64 = 50;
 /// Whether the server would accept a write of this key.
 pub enum GrantGate {
     Open,
-    /// Clients are paused, too few replicas, the disk is full, not the primary...
+    /// Clients are paused, too few replicas, the disk is full, not the primary, the lock is being saved...
     Later,
     /// The key is served elsewhere: the error for the waiters.
     Elsewhere(String),
@@ -32,8 +33,15 @@ impl GrantGate {
             return Self::Later;
         }
         match ctx.can_write(PROBE, &[key]) {
-            Ok(()) => Self::Open,
+            Ok(()) => Self::unless_saving(ctx, key),
             Err(error) => Self::rejected(ctx, key, flags, &error),
+        }
+    }
+
+    fn unless_saving(ctx: &mut Ctx<'_>, key: RStr<'_>) -> Self {
+        match WriteKey::<LockValue>::open(ctx, key) {
+            Some(_) => Self::Open,
+            None => Self::Later,
         }
     }
 
@@ -48,7 +56,7 @@ impl GrantGate {
             _ => match locate(ctx, key.bytes()) {
                 // Its waiters came after ASKING. Without a key the server checks everything else.
                 Location::Importing => match ctx.can_write(PROBE, &[]) {
-                    Ok(()) => Self::Open,
+                    Ok(()) => Self::unless_saving(ctx, key),
                     Err(_) => Self::Later,
                 },
                 Location::Elsewhere { slot, address } => Self::Elsewhere(format!("MOVED {slot} {address}")),

@@ -5,10 +5,13 @@ use dlock_core::Instant;
 use dlock_core::cluster::slots::slot_of;
 use dlock_core::expiry::DueLock;
 
+use crate::background::gate::RETRY_MS;
 use crate::background::pass::Pass;
 use crate::change::lock_change::{Cause, decide};
 use crate::change::lock_value::LockValue;
-use crate::redis::{Ctx, Flags, Gil, RString, Value, WriteKey};
+use crate::redis::{Ctx, Flags, Gil, RString, ReadKey, Value};
+use crate::state::clock;
+use crate::state::error::Error;
 use crate::state::module_state::{HasState, STATE};
 
 const SLICE_MS: u64 = 1;
@@ -49,21 +52,23 @@ fn is_owned(gil: &mut Gil<'_>, due: &DueLock) -> bool {
 
 fn postpone(ctx: &mut Ctx<'_>, due: &DueLock, at: Instant) {
     let name = RString::new(due.name.as_bytes());
-    let mut key = WriteKey::<LockValue>::open(ctx, name.borrow());
+    let mut key = ReadKey::<LockValue>::open(ctx, name.borrow());
     if let (Value::Ours(value), state) = key.value_and(&STATE) {
         value.postpone_expiry(state, due, at);
     }
-    key.close();
 }
 
 /// An entry may be wrong by now. Then nothing changes, or the key has another type.
 fn expire_holders(ctx: &mut Ctx<'_>, flags: Flags, due: &DueLock) {
     let key = RString::new(due.name.as_bytes());
     let cause = Cause::Expiry(due.handle);
-    let _ = decide(ctx, key.borrow(), flags, cause, |transition| {
+    let outcome = decide(ctx, key.borrow(), flags, cause, |transition| {
         transition.expire_holders();
         Ok(())
     });
+    if let Err(Error::Saving) = outcome {
+        postpone(ctx, due, clock::now().after_ms(RETRY_MS));
+    }
 }
 
 /// Frees entries of databases that were emptied. Whether there are more.

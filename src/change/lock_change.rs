@@ -82,7 +82,7 @@ struct LockChange<'c, 'a> {
 
 impl<'c, 'a> LockChange<'c, 'a> {
     fn open(ctx: &'c mut Ctx<'a>, name: RStr<'c>, lock: LockNameRef<'c>) -> Result<Self, Error> {
-        let mut key = WriteKey::<LockValue>::open(ctx, name);
+        let mut key = WriteKey::<LockValue>::open(ctx, name).ok_or(Error::Saving)?;
         let new = match key.value_and(&STATE) {
             (Value::OtherType, _) => return Err(Error::WrongType),
             (Value::Nothing, _) => Some(Box::default()),

@@ -9,9 +9,9 @@ use dlock_core::{
 };
 
 use crate::change::APPLY;
-use crate::redis::{DataType, Digest, Flags, Gil, Io, NativeType, RStr};
+use crate::redis::{DataType, Digest, Flags, Gil, Io, NativeType, Payload, RStr};
 use crate::state::module_state::{HasState, ModuleState};
-use crate::state::{clock, config, wait_timer};
+use crate::state::{clock, config, snapshot_clock, wait_timer};
 
 /// The encoding of values in RDB files and DUMP payloads.
 const ENCODING_VERSION: c_int = 1;
@@ -128,9 +128,14 @@ impl DataType for LockValue {
         Some(value)
     }
 
-    fn save(&self, rdb: &mut Io<'_>) {
-        let clock = rdb.state().server.clock(clock::now());
-        rdb.save_bytes(&encode_lock(&self.lock, clock));
+    /// Beside the main thread, only with what the lock itself, a clock and the beginning of the snapshot say.
+    fn save(&self, payload: &mut Payload<'_>) {
+        let now = clock::now();
+        let clock = match payload.gil() {
+            Some(gil) => gil.state().server.clock(now),
+            None => snapshot_clock::at(now),
+        };
+        payload.save_bytes(&encode_lock(&self.lock, clock));
     }
 
     fn rewrite(&self, aof: &mut Io<'_>, key: RStr<'_>) {

@@ -7,7 +7,7 @@
 use dlock_core::{LockName, LockNameRef, Shrink as _};
 
 use crate::change::lock_value::LockValue;
-use crate::redis::{Ctx, RString, Value, WriteKey};
+use crate::redis::{Ctx, RString, ReadKey, Value};
 use crate::state::clock::Slice;
 use crate::state::module_state::{HasState, STATE};
 use crate::state::wait_timer;
@@ -24,7 +24,7 @@ pub fn observe_stored(ctx: &mut Ctx<'_>, slice: &Slice) {
         restored.shrink_if_sparse();
         if ctx.select_db(db) {
             let name = RString::new(&key);
-            let mut open = WriteKey::<LockValue>::open(ctx, name.borrow());
+            let mut open = ReadKey::<LockValue>::open(ctx, name.borrow());
             if let (Value::Ours(value), state) = open.value_and(&STATE) {
                 value.observe(state, LockNameRef::new(db, &key));
             }

@@ -7,9 +7,13 @@ const REDIS_7_2: c_int = 0x0007_0200;
 const REDIS_7_3: c_int = 0x0007_0300;
 const REDIS_8_4: c_int = 0x0008_0400;
 
-/// An option of Valkey 9 and later: without it CLUSTER MIGRATESLOTS is refused. (`HANDLE_FORKLESS` stays off as long as
-/// the module relies on the event of a fork.)
+/// An option of Valkey 9.0 and later: without it CLUSTER MIGRATESLOTS is refused.
 pub const HANDLE_ATOMIC_SLOT_MIGRATION: u32 = 1 << 5;
+
+/// An option of Valkey 9.2 and later: without it there are no snapshots without a fork. It promises that
+/// [`DataType::save`](crate::redis::DataType::save) may run on another thread, and that a key that is being saved need not
+/// open for writing. Redis may have another option of this number.
+pub const HANDLE_FORKLESS: u32 = 1 << 6;
 
 /// A flag of Valkey 9 and later: the client of the call is another node, which migrates slots to this one. Redis has
 /// another flag of this number.
@@ -29,8 +33,20 @@ pub fn aborts_at_unblock(version: c_int) -> bool {
     (REDIS_7_2..REDIS_7_3).contains(&version)
 }
 
-/// By `valkey_version` in the server's INFO.
-pub fn is_valkey_9(version: Option<&str>) -> bool {
-    let major = version.and_then(|version| version.split('.').next()?.parse().ok());
-    major.is_some_and(|major: u32| major >= 9)
+/// Major and minor version of a Valkey, by `valkey_version` in the server's INFO.
+pub fn valkey_version(text: &str) -> Option<(u32, u32)> {
+    let mut numbers = text.split('.').map(|number| number.parse().ok());
+    Some((numbers.next()??, numbers.next()??))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn valkey_version_is_ordered_by_major_then_minor() {
+        assert_eq!(valkey_version("9.2.0-rc2"), Some((9, 2)));
+        assert!(valkey_version("8.10.1") < Some((9, 0)) && valkey_version("9.10.0") > Some((9, 2)));
+        assert_eq!(valkey_version("unstable"), None);
+    }
 }

@@ -20,6 +20,8 @@ pub enum Error {
     CrossSlot,
     /// It may be on either of two nodes.
     TryAgain,
+    /// The server is writing the lock to a snapshot, on another thread.
+    Saving,
     /// There is no memory for an inbox.
     OutOfMemory,
     /// A client writes to a replica that allows it.
@@ -42,7 +44,7 @@ impl CommandError for Error {
             Self::Rejected(error) => counters.rejected(error),
             Self::WrongType => increment(&mut counters.errors.wrongtype),
             // As if the server had found it.
-            Self::CrossSlot | Self::TryAgain | Self::OutOfMemory => {}
+            Self::CrossSlot | Self::TryAgain | Self::Saving | Self::OutOfMemory => {}
             Self::NotGuarded(_)
             | Self::NotRun
             | Self::ReadOnly
@@ -95,6 +97,7 @@ impl fmt::Display for Error {
             Self::TryAgain => {
                 "TRYAGAIN the slot of the lock is being migrated, and a key of the command may be on either node: try again"
             }
+            Self::Saving => "TRYAGAIN the server is writing the lock to a snapshot: try again",
             Self::OutOfMemory => {
                 "OOM used memory exceeds 'maxmemory', so that no inbox is created: free memory and try again"
             }

@@ -11,4 +11,5 @@ pub mod module_state;
 pub mod policy;
 pub mod readers;
 pub mod replication_targets;
+pub mod snapshot_clock;
 pub mod wait_timer;

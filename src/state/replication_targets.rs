@@ -2,7 +2,7 @@
 //!
 //! Encoding is about 20 % of the cost of a grant, and the server discards it when there is no AOF, no replica and no
 //! backlog. The flags of each command show an AOF. Replicas and the backlog are polled once a second, and whenever a
-//! snapshot begins: at a fork, and when SAVE or a shutdown writes one without a fork. That is sufficient:
+//! snapshot begins: at a fork, and when SAVE, a shutdown or another thread writes one without a fork. That is sufficient:
 //!
 //! - Whoever consumes the stream begins with a snapshot and continues at its offset. The poll at the snapshot finds the
 //!   backlog that this takes, and everything after it is encoded until the backlog is gone.
@@ -12,9 +12,6 @@
 //!   continue without a new snapshot: until the first poll, and after each change of role, replicas are assumed.
 //! - A slot that Valkey 9 migrates atomically goes to the other node with a snapshot of its own and all changes after it,
 //!   without a backlog: everything is encoded while a migration goes on.
-//!
-//! Valkey's forkless snapshots stay off as long as a module does not declare `HANDLE_FORKLESS`. Declaring it would need
-//! another event in place of the fork.
 
 use crate::redis::Ctx;
 

@@ -8,16 +8,18 @@ use redis_module::raw;
 
 use crate::redis::ffi::api::api;
 use crate::redis::ffi::gil::Gil;
-use crate::redis::ffi::io::{Digest, Io};
+use crate::redis::ffi::io::{Digest, Io, Payload};
 use crate::redis::ffi::string::RStr;
 
-/// A value that the server keeps under keys. It may free one on another thread, without a [`Gil`].
+/// A value that the server keeps under keys. It may free one on another thread, without a [`Gil`], or save it there while
+/// nothing opens its key for writing.
 pub trait DataType: Send + Sized + 'static {
     fn native() -> &'static NativeType<Self>;
 
     /// Reads a value from an RDB file. `None` if it cannot be used, which is logged.
     fn load(rdb: &mut Io<'_>, encoding: c_int) -> Option<Self>;
-    fn save(&self, rdb: &mut Io<'_>);
+    /// Writes it, perhaps on another thread. It may use there what only a key that is open for writing changes.
+    fn save(&self, payload: &mut Payload<'_>);
     /// Writes commands that make the value from nothing.
     fn rewrite(&self, aof: &mut Io<'_>, key: RStr<'_>);
     /// The value leaves its name: deleted, overwritten or renamed.
@@ -96,8 +98,8 @@ unsafe extern "C" fn rdb_load<T: DataType>(rdb: *mut raw::RedisModuleIO, encodin
 
 unsafe extern "C" fn rdb_save<T: DataType>(rdb: *mut raw::RedisModuleIO, value: *mut c_void) {
     // SAFETY: the server passes a value of this type, and a file that is valid during the call.
-    let (value, mut rdb) = unsafe { (&*value.cast::<T>(), Io::new(rdb)) };
-    value.save(&mut rdb);
+    let (value, mut payload) = unsafe { (&*value.cast::<T>(), Payload::new(rdb)) };
+    value.save(&mut payload);
 }
 
 unsafe extern "C" fn aof_rewrite<T: DataType>(

@@ -22,8 +22,8 @@ pub trait Events {
     fn role_changed(ctx: &mut Ctx<'_>, is_primary: bool);
     /// The server forked, to write a snapshot or to rewrite its AOF.
     fn forked(ctx: &mut Ctx<'_>);
-    /// The server is about to write a snapshot without a fork: SAVE, a shutdown.
-    fn foreground_save_began(ctx: &mut Ctx<'_>);
+    /// The server is about to write a snapshot without a fork: SAVE, a shutdown, or on another thread.
+    fn save_began_without_fork(ctx: &mut Ctx<'_>);
     /// A replica has loaded its snapshot.
     fn replica_online(ctx: &mut Ctx<'_>);
     /// A database is about to be emptied; -1 = all.
@@ -95,7 +95,7 @@ unsafe extern "C" fn dispatch<E: Events>(
         }
         (raw::REDISMODULE_EVENT_FORK_CHILD, raw::REDISMODULE_SUBEVENT_FORK_CHILD_BORN) => E::forked(ctx),
         (raw::REDISMODULE_EVENT_PERSISTENCE, raw::REDISMODULE_SUBEVENT_PERSISTENCE_SYNC_RDB_START) => {
-            E::foreground_save_began(ctx);
+            E::save_began_without_fork(ctx);
         }
         (raw::REDISMODULE_EVENT_REPLICA_CHANGE, raw::REDISMODULE_SUBEVENT_REPLICA_CHANGE_ONLINE) => {
             E::replica_online(ctx);

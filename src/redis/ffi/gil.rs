@@ -2,6 +2,8 @@
 
 use std::cell::UnsafeCell;
 use std::marker::PhantomData;
+use std::sync::OnceLock;
+use std::thread::{self, ThreadId};
 
 /// Whoever has one runs while the server does nothing else. It is neither `Copy` nor `Send`, and only the callbacks
 /// of this directory make one.
@@ -16,6 +18,18 @@ impl Gil<'_> {
     }
 }
 
+static MAIN_THREAD: OnceLock<ThreadId> = OnceLock::new();
+
+/// This is the server's main thread. In a child process that it forks, its copy is too.
+pub(super) fn note_main_thread() {
+    MAIN_THREAD.get_or_init(|| thread::current().id());
+}
+
+/// Whether this is a thread that the server waits for, and not one that writes a snapshot beside it.
+pub(super) fn is_main_thread() -> bool {
+    MAIN_THREAD.get() == Some(&thread::current().id())
+}
+
 /// A value that is reached only through a [`Gil`]. The first use makes it.
 ///
 /// The reference borrows the `Gil` for as long as it lives. Every function that can make the server call the module
@@ -24,8 +38,8 @@ impl Gil<'_> {
 pub struct GilCell<T>(UnsafeCell<Option<T>>);
 
 // SAFETY: a `Gil` exists on one thread at a time: the server calls commands, events, timers and callbacks of a data
-// type on its main thread, or on another that has its lock, which hands over all that was written. `free` and INFO for
-// a crash report, which can run beside them, get no `Gil`. The value need not be `Send`: what it shares (an `Rc`) stays
+// type on its main thread, or on another that has its lock, which hands over all that was written. `free`, `save` and
+// INFO for a crash report, which can run beside them, get no `Gil` there. The value need not be `Send`: what it shares (an `Rc`) stays
 // behind the `Gil` too, since a value of a data type, which another thread may free, is `Send` and so has no part in it.
 unsafe impl<T: 'static> Sync for GilCell<T> {}
 

@@ -8,7 +8,7 @@ use std::slice;
 use redis_module::raw;
 
 use crate::redis::ffi::api::api;
-use crate::redis::ffi::gil::Gil;
+use crate::redis::ffi::gil::{Gil, is_main_thread};
 use crate::redis::ffi::string::RStr;
 
 /// An RDB file, the payload of DUMP and RESTORE, or an AOF that is being rewritten. While one is loaded the server may
@@ -59,11 +59,6 @@ impl<'a> Io<'a> {
         }
     }
 
-    pub fn save_bytes(&mut self, bytes: &[u8]) {
-        // SAFETY: the file is valid, the bytes are valid for their length.
-        unsafe { api!(RedisModule_SaveStringBuffer)(self.raw, bytes.as_ptr().cast(), bytes.len()) };
-    }
-
     /// `None` when they cannot be read.
     pub fn load_numbers<const N: usize>(&mut self) -> Option<[u64; N]> {
         // SAFETY: the file is valid. After an error every further number is 0.
@@ -112,6 +107,34 @@ impl<'a> Io<'a> {
         unsafe {
             api!(RedisModule_LogIOError)(self.raw, c"warning".as_ptr(), c"%s".as_ptr(), message.as_ptr());
         }
+    }
+}
+
+/// What a value is saved to: an RDB file, or the payload of DUMP. Valkey 9.2 may write a snapshot on another thread.
+pub struct Payload<'a> {
+    raw: *mut raw::RedisModuleIO,
+    gil: Option<Gil<'a>>,
+}
+
+impl<'a> Payload<'a> {
+    /// # Safety
+    /// `raw` is valid during the callback. As for [`Gil::assume`], if this is the main thread.
+    pub(super) unsafe fn new(raw: *mut raw::RedisModuleIO) -> Self {
+        Self {
+            raw,
+            // SAFETY: the caller vouches for it.
+            gil: is_main_thread().then(|| unsafe { Gil::assume() }),
+        }
+    }
+
+    /// `None`: the server works on meanwhile.
+    pub fn gil(&mut self) -> Option<&mut Gil<'a>> {
+        self.gil.as_mut()
+    }
+
+    pub fn save_bytes(&mut self, bytes: &[u8]) {
+        // SAFETY: the file is valid, the bytes are valid for their length.
+        unsafe { api!(RedisModule_SaveStringBuffer)(self.raw, bytes.as_ptr().cast(), bytes.len()) };
     }
 }
 

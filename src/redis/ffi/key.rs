@@ -47,6 +47,13 @@ impl<'c, 'a, T: DataType> ReadKey<'c, 'a, T> {
         }
     }
 
+    /// The value, together with one that the [`Gil`] guards.
+    pub fn value_and<S: Default>(&mut self, cell: &'static GilCell<S>) -> (Value<&T>, &mut S) {
+        // SAFETY: as for `value`: both references borrow the key with its context.
+        let value = unsafe { value_of(self.open.0) }.map(|value| unsafe { &*value });
+        (value, cell.get(self.ctx))
+    }
+
     pub fn value(&self) -> Value<&T> {
         // SAFETY: the key is open. While `self` is borrowed nothing changes it: that would take `&mut Ctx`.
         unsafe { value_of(self.open.0) }.map(|value| unsafe { &*value })
@@ -58,12 +65,16 @@ impl<'c, 'a, T: DataType> ReadKey<'c, 'a, T> {
 }
 
 impl<'c, 'a, T: DataType> WriteKey<'c, 'a, T> {
-    /// The server deletes the key if its TTL has passed.
-    pub fn open(ctx: &'c mut Ctx<'a>, name: RStr<'_>) -> Self {
+    /// The server deletes the key if its TTL has passed. `None`: it is writing the value to a snapshot at the moment, on
+    /// another thread. (A key that does not exist opens for writing.)
+    pub fn open(ctx: &'c mut Ctx<'a>, name: RStr<'_>) -> Option<Self> {
         let open = Open::new(ctx, name, raw::REDISMODULE_READ | raw::REDISMODULE_WRITE);
+        if open.0.is_null() {
+            return None;
+        }
         // SAFETY: the key is open.
         let value = unsafe { value_of(open.0) };
-        Self { open, ctx, value }
+        Some(Self { open, ctx, value })
     }
 
     /// The value, together with one that the [`Gil`] guards.

@@ -44,7 +44,7 @@ pub use events::{Events, SlotMigration};
 pub use gil::{Gil, GilCell};
 pub use info::InfoSection;
 pub use inner_command::{InnerCommand, NotRun};
-pub use io::{Digest, Io};
+pub use io::{Digest, Io, Payload};
 pub use key::{ReadKey, Value, WriteKey};
 pub use load::attach;
 pub use string::{RStr, RString};

@@ -3,6 +3,7 @@
 mod corrupt_restore;
 mod dump_restore;
 mod fences;
+mod forkless;
 mod grace_period;
 mod removal;
 mod restart;

@@ -79,6 +79,13 @@ impl Server {
         .unwrap_or_else(|log| panic!("the server did not start:\n{log}"))
     }
 
+    /// A server with the module, which another one loads: its first argument is the path of the module.
+    pub fn with_module_loaded_by(loader: &Path, environment: Vec<(String, OsString)>) -> Self {
+        let config = format!("loadmodule {} {}\n", loader.display(), module_path().display());
+        Self::launch_in(new_directory(), vec![server_program()], config, environment)
+            .unwrap_or_else(|log| panic!("the server did not start:\n{log}"))
+    }
+
     /// As [`Server::try_with`], started by other words than the server program alone: another program, or one that
     /// runs the server, such as valgrind.
     pub fn launched_by(launcher: &[impl AsRef<OsStr>], lines: &str) -> Result<Self, String> {
