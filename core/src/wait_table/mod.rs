@@ -3,6 +3,7 @@
 mod arrivals;
 mod graph;
 mod owners;
+mod schedule;
 mod sweep;
 #[cfg(test)]
 mod tests;

@@ -1,24 +1,14 @@
-//! Makes many queues due, a batch at a time: what looks at all queues must not stop the server, and comes after what is
-//! due anyway.
+//! Which databases have queues that all have to become due: see [`WaitTable::schedule_db`](super::WaitTable::schedule_db).
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Bound;
+use std::collections::BTreeSet;
 use std::rc::Rc;
-
-use super::wakeups::Wakeups;
-use super::{Database, WaitTable};
-use crate::name::LockName;
-use crate::time::Instant;
-
-/// The queues that become due together, in some 20 microseconds.
-const BATCH: usize = 64;
 
 /// The databases whose queues have to become due.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sweep {
-    next: BTreeSet<i32>,
+    pub(super) next: BTreeSet<i32>,
     /// The database that is swept, and its last queue that was made due.
-    current: Option<(i32, Rc<[u8]>)>,
+    pub(super) current: Option<(i32, Rc<[u8]>)>,
 }
 
 impl Sweep {
@@ -27,75 +17,8 @@ impl Sweep {
     }
 
     /// Where to go on.
-    fn take(&mut self) -> Option<(i32, Option<Rc<[u8]>>)> {
+    pub(super) fn take(&mut self) -> Option<(i32, Option<Rc<[u8]>>)> {
         let current = self.current.take().map(|(db, last)| (db, Some(last)));
         current.or_else(|| Some((self.next.pop_first()?, None)))
     }
-}
-
-impl WaitTable {
-    /// Makes all queues of a database due, whose locks may be others now; `None` = of all databases. Each becomes due when
-    /// [`WaitTable::next_due`] gets there, after those that are due already.
-    pub fn schedule_db(&mut self, db: Option<i32>) {
-        self.values_version = self.values_version.wrapping_add(1);
-        let all = self.databases.keys().copied();
-        self.sweep
-            .next
-            .extend(all.filter(|other| db.is_none_or(|db| db == *other)));
-    }
-
-    /// Makes the next queues of the databases due that have to be. Returns whether there were any.
-    pub(super) fn sweep(&mut self, now: Instant) -> bool {
-        let Some((db, last)) = self.sweep.take() else {
-            return false;
-        };
-        if let Some(database) = self.databases.get_mut(&db) {
-            let (looked_at, last) = schedule_in(database, &mut self.wakeups, last, BATCH, now, |_| true);
-            self.sweep.current = last.filter(|_| looked_at == BATCH).map(|last| (db, last));
-        }
-        true
-    }
-
-    /// Makes due at `at` those of the next `max` queues after `cursor`, or from the start, for which `is_due`. Returns the
-    /// last that it looked at, `None` at the end.
-    pub fn schedule_next(
-        &mut self,
-        cursor: Option<LockName>,
-        max: usize,
-        at: Instant,
-        is_due: impl Fn(&LockName) -> bool,
-    ) -> Option<LockName> {
-        let mut left = max;
-        let (db, mut after) = cursor.map_or((i32::MIN, None), |cursor| (cursor.db, Some(cursor.key)));
-        for (db, database) in self.databases.range_mut(db..) {
-            let (looked_at, last) = schedule_in(database, &mut self.wakeups, after.take(), left, at, &is_due);
-            left = left.saturating_sub(looked_at);
-            if left == 0 {
-                return last.map(|key| LockName { db: *db, key });
-            }
-        }
-        None
-    }
-}
-
-/// As [`WaitTable::schedule_next`], in one database. Returns how many queues it has looked at, and the last.
-fn schedule_in(
-    database: &mut Database,
-    wakeups: &mut Wakeups,
-    after: Option<Rc<[u8]>>,
-    max: usize,
-    at: Instant,
-    is_due: impl Fn(&LockName) -> bool,
-) -> (usize, Option<Rc<[u8]>>) {
-    let (mut looked_at, mut last) = (0_usize, after.clone());
-    let after = after.map_or(Bound::Unbounded, Bound::Excluded);
-    for (key, entry) in BTreeMap::range_mut(database, (after, Bound::Unbounded)).take(max) {
-        // A queue that is due earlier stays so.
-        if is_due(&entry.name) && entry.next_wakeup.is_none_or(|wakeup| wakeup > at) {
-            wakeups.replace(&entry.name, &mut entry.next_wakeup, Some(at));
-        }
-        looked_at = looked_at.saturating_add(1);
-        last = Some(Rc::clone(key));
-    }
-    (looked_at, last)
 }
