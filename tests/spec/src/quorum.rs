@@ -58,6 +58,7 @@ impl Step {
             "begins" => Event::Begins(last.get("guess").int() as u64),
             "hears" => Event::Hears(specified_input(server, last.get("reply"))),
             "patienceOver" => Event::Hears(Input::PatienceOver),
+            "isLate" => Event::Hears(Input::Lost(server)),
             "releases" | "dies" => Event::Ends,
             "arrives" | "leaseEnds" | "restarts" | "graceEnds" => Event::Elsewhere,
             other => panic!("an unknown action: {other}"),

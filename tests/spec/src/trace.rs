@@ -114,6 +114,11 @@ impl<'a> Data<'a> {
         list.iter().map(Data)
     }
 
+    /// The elements of a set.
+    pub fn set(self) -> impl Iterator<Item = Data<'a>> {
+        self.get("#set").list()
+    }
+
     /// A variant and what it carries.
     pub fn variant(self) -> (&'a str, Self) {
         (self.get("tag").text(), self.get("value"))

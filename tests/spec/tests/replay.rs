@@ -10,6 +10,7 @@ use dlock_spec::lock::{self, Core, Reply, Seen, Step};
 use dlock_spec::model::Model;
 use dlock_spec::quorum::{self, Event, Machines};
 use dlock_spec::trace::{Difference, Trace};
+use dlock_spec::{guard, inbox, server};
 use redis_dlock_quorum::acquisition::Input;
 
 /// `GRACE` of the specification.
@@ -184,6 +185,7 @@ fn machine_of_the_quorum_does_what_the_specification_does() {
         "releases",
         "dies",
         "leaseEnds",
+        "isLate",
         "restarts",
         "graceEnds",
     ];
@@ -206,6 +208,73 @@ fn machine_that_trusts_its_guess_is_found_out() {
                 _ => {}
             }
             machines.step(&step)
+        })
+    });
+}
+
+#[test]
+fn cores_of_the_quorum_do_what_the_specification_does() {
+    assert_agree("quorum", |trace| {
+        let mut cores = server::Cores::new();
+        server::replay(trace, |server, event| cores.step(server, event))
+    });
+}
+
+#[test]
+fn server_that_raises_for_anybody_is_found_out() {
+    assert_found_out("quorum", |trace| {
+        let mut cores = server::Cores::new();
+        server::replay(trace, |server, event| {
+            let seen = cores.step(server, event);
+            match event {
+                server::Event::Raise(_, fence) => server::Seen {
+                    reply: server::Reply::Raised(*fence),
+                    ..seen
+                },
+                _ => seen,
+            }
+        })
+    });
+}
+
+#[test]
+fn guard_of_the_core_does_what_the_specification_does() {
+    assert_covers(
+        "guard",
+        &traces("guard"),
+        &["acquire", "end", "guard", "failover"],
+    );
+    assert_agree("guard", |trace| {
+        let mut cores = guard::Cores::new(true);
+        guard::replay(trace, |step, fence| cores.step(step, fence))
+    });
+}
+
+#[test]
+fn guard_that_ignores_the_fence_is_found_out() {
+    assert_found_out("guard", |trace| {
+        let mut cores = guard::Cores::new(false);
+        guard::replay(trace, |step, fence| cores.step(step, fence))
+    });
+}
+
+#[test]
+fn inboxes_of_the_core_do_what_the_specification_does() {
+    let actions = ["acquire", "release", "grants", "giveUp", "arrives", "inboxEnds"];
+    assert_covers("inbox", &traces("inbox"), &actions);
+    assert_agree("inbox", |trace| {
+        let mut core = inbox::Core::new();
+        inbox::replay(trace, |event, cursor| core.step(event, cursor))
+    });
+}
+
+#[test]
+fn inbox_that_forgets_no_grant_is_found_out() {
+    assert_found_out("inbox", |trace| {
+        let mut core = inbox::Core::new();
+        inbox::replay(trace, |event, cursor| match event {
+            inbox::Event::InboxEnds => core.step(&inbox::Event::Nothing, cursor),
+            event => core.step(event, cursor),
         })
     });
 }
