@@ -23,7 +23,7 @@ mod step;
 pub use follow::{assert_follows, execute, full_sync};
 pub use naive::Holder as ModelHolder;
 pub use ops::{Answer, Client, LockView, Micros, OWNERS, Reply, Request, Waiter, block};
-pub use outside::{Outside, inputs_at};
+pub use outside::{IN_2025_UNIX_MS, Outside, inputs_at};
 pub use pair::Pair;
 pub use server::{Command, ORIGIN, Saved, Sent, Server, Stored};
 pub use step::{Admin, GivenFence, Memory, Pass, Step};

@@ -3,11 +3,12 @@
 use crate::error::Error;
 use crate::event::Event;
 use crate::fence::MAX_FENCE;
+use crate::grace::GraceLength;
 use crate::limit::Limit;
 use crate::lock::{Holder, MAX_REQUEST_IDS};
 use crate::outcome::Granted;
 use crate::testing::Answer::{Holds, Lease, NotGranted};
-use crate::testing::Server;
+use crate::testing::{IN_2025_UNIX_MS, ORIGIN, Outside, Server};
 
 /// A server with the free lock `a`.
 fn server() -> Server {
@@ -298,4 +299,38 @@ fn acquire_with_exhausted_fences_is_rejected() {
     assert_eq!(server.granted("ACQUIRE a alice 10 SHARED").fence, MAX_FENCE);
     assert_eq!(server.call("ACQUIRE a bob 10 SHARED"), Err(Error::FencesUsedUp));
     assert_eq!(server.granted("ACQUIRE a alice 10 SHARED").holds, 2);
+}
+
+#[test]
+fn grace_period_of_longest_lease_covers_one_that_was_extended_to() {
+    let mut server = server();
+    server.granted("ACQUIRE a alice 10");
+    assert_eq!(server.call("EXTEND a alice 5000"), Ok(Lease(5_000)));
+    // The setting was lowered since.
+    let longest = GraceLength::LongestLease { max_lease_ms: 1_000 };
+    server.set_policy(|policy| policy.graces.failover = longest);
+    server.state.promote();
+    server.tick();
+    assert_eq!(server.grace_end(), Some(5_000_000));
+}
+
+#[test]
+fn promotions_from_one_primary_differ_by_21_random_bits() {
+    let mut primary = server();
+    primary.granted("ACQUIRE a alice 10");
+    let primary = primary.save();
+    let promoted = |random| {
+        let mut replica = Server::load(&primary, 0, ORIGIN);
+        replica.state.promote();
+        let outside = Outside {
+            random,
+            ..Outside::at_unix_ms(IN_2025_UNIX_MS)
+        };
+        replica.state.tick(&outside.inputs(replica.clock().now));
+        replica.state.fences.known()
+    };
+    for bit in 0..21 {
+        assert_eq!(promoted(1 << bit) - promoted(0), 1 << bit);
+    }
+    assert_eq!(promoted(u64::MAX) - promoted(0), (1 << 21) - 1);
 }

@@ -2,7 +2,7 @@
 
 use super::{SELF, held, queued};
 use crate::effects::Effects;
-use crate::inbox::InboxStep;
+use crate::inbox::{InboxStep, Received};
 use crate::limit::Limit;
 use crate::lock::Lock;
 use crate::name::LockNameRef;
@@ -10,7 +10,7 @@ use crate::outcome::Acquired;
 use crate::policy::Policy;
 use crate::request::{Acquire, Grants, Timeout, Wait};
 use crate::server_state::ServerState;
-use crate::testing::{Server, inputs_at};
+use crate::testing::{IN_2025_UNIX_MS, ORIGIN, Outside, Server, inputs_at};
 use crate::time::Instant;
 
 #[test]
@@ -265,4 +265,38 @@ fn queue_of_a_cleared_inbox_is_due_when_the_first_waiter_has_left() {
         assert_eq!(server.state.wait_table.waiters(), waiters);
     }
     assert!(server.is_due(0));
+}
+
+#[test]
+fn grants_that_did_not_fit_into_the_reply_are_given_up_with_the_inbox() {
+    const WAITERS: usize = 1_001;
+    let (mut server, cursor) = held();
+    for number in 0..WAITERS {
+        server.queued(&format!(
+            "ACQUIRE a owner-{number} 60000 SHARED QUEUE inbox 0 REQID r{number}"
+        ));
+    }
+    server.released("RELEASE a alice REQID r0");
+    assert_eq!(server.owners("a").len(), WAITERS);
+    let carried = server.grants(&format!("inbox {cursor}")).answers.len();
+    assert!(carried < WAITERS, "{carried}");
+    server.outlast_ttl();
+    assert_eq!(server.owners("a").len(), carried);
+}
+
+#[test]
+fn cursors_of_server_that_restarts_with_its_clock_set_back_are_larger() {
+    let (mut server, cursor) = queued();
+    server.released("RELEASE a alice REQID r0");
+    let before = server.grants(&format!("inbox {cursor}")).cursor;
+    let mut restarted = Server::load(&server.save(), server.now(), ORIGIN);
+    restarted.start(0);
+    let an_hour_ago = Outside::at_unix_ms(IN_2025_UNIX_MS - 3_600_000);
+    let request = Grants::parse(b"inbox", [b"0".as_slice()].into_iter()).expect("a request");
+    let now = restarted.clock().now;
+    let received = restarted.state.receive(&request, SELF, &an_hour_ago.inputs(now));
+    let Ok(Received::Replied { reply, .. }) = received else {
+        panic!("{received:?}");
+    };
+    assert!(reply.cursor > before, "{} after {before}", reply.cursor);
 }
