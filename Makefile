@@ -17,7 +17,7 @@ CLIENT_MSRV = $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' client/Cargo.toml
 DOC_LINTS = -D warnings -A rustdoc::private-intra-doc-links
 
 .DEFAULT_GOAL := help
-.PHONY: cluster-ports sentinel-ports quorum-ports help run cluster sentinel quorum down test test-clients test-matrix model spec fuzz torture miri asan bench bench-peers bench-check \
+.PHONY: help cluster-ports sentinel-ports quorum-ports run cluster sentinel quorum down test test-clients test-matrix model spec mutants fuzz torture miri asan bench bench-peers bench-check \
 	check msrv package deny book pictures \
 	install dist deb test-deb test-dist install-deps release sbom-tool
 
@@ -81,12 +81,18 @@ test-clients: install-deps ## Check, build and test the libraries for Python, Go
 test-matrix: install-deps ## Run the tests against every supported server, downloaded (kept in SERVERS)
 	tests/matrix/run "$(SERVERS)"
 
-model: install-deps ## Model-check failovers, grace periods, quorums and inboxes in larger worlds than `make test`
+model: install-deps ## Model-check failovers, grace periods, quorums and inboxes in larger worlds than `make test`, and more steps of the specification
 	cargo test --release --locked -p dlock-model --test failover --test inboxes -- --include-ignored --nocapture
 	cargo test --release --locked -p redis-dlock-quorum --test search -- --include-ignored --nocapture --test-threads 1
+	@spec/run "$(TARGET)" --deep
 
-spec: ## Simulate the specification in spec/, and replay traces of it against the code (needs Node.js; ARGS="lock" for a part)
+spec: ## Check the specification in spec/: samples, every choice of a few steps, and replays against the code (needs Node.js; ARGS="lock" for a part)
 	@spec/run "$(TARGET)" $(ARGS)
+
+mutants: ## Change the core in one place at a time, and run its tests: a change that no test notices is listed (installs cargo-mutants; ARGS="--file core/src/grace.rs")
+	@command -v cargo-mutants >/dev/null || cargo install cargo-mutants --locked --root "$(TARGET)/tools"
+	cargo mutants --package dlock-core --all-features --cargo-arg=--locked --output "$(TARGET)" --timeout 300 \
+		--exclude "core/src/testing/**" --exclude "core/src/tests/**" $(ARGS) -- --lib
 
 fuzz: install-deps ## Run each fuzz target for SECONDS=20; needs nightly Rust and cargo-fuzz
 	tests/model/fuzz/run "$(SECONDS)"

@@ -12,7 +12,9 @@
 // - `oneOf` chooses when its value is first read. Quint chooses before, so an action would be played once for every value
 //   that it never reads. Nor is a value tried again if what follows is disabled.
 //
-// A page may have a step with fewer choices for this, `everyStep`, and a `view`: states with the same view are the same.
+// A page may have a step with fewer choices for this, `everyStep`, and a `view`: states with the same view are the same. If
+// it has a `calmStep`, without faults, then such steps must lead from every state to one that `isSettled`: whatever has
+// happened, what waits does not wait for ever.
 const fs = require('fs')
 const crypto = require('crypto')
 const [quint, page, depth, instance = `${page}Rules`] = process.argv.slice(2)
@@ -103,6 +105,8 @@ class Page {
     this.init = compile('init')
     this.step = compile(has('action everyStep') ? 'everyStep' : 'step')
     this.view = has('val view') && compile('view')
+    this.calmStep = has('action calmStep') && compile('calmStep')
+    this.isSettled = this.calmStep && compile('isSettled')
     this.invariants = names(/(?<=^ {2}\/\/\/ .*\n) {2}val (\w+)/gm).map(name => [name, compile(name)])
   }
 
@@ -145,6 +149,45 @@ class Page {
     return found && found[0]
   }
 
+  /** The states that one step leads to: `visit` is called in each, and says whether that is enough. */
+  eachAfter(state, step, visit) {
+    script = []
+    do {
+      this.state = state
+      if (this.play(step) && visit()) return true
+    } while (nextScript())
+    return false
+  }
+
+  /** Whether calm steps lead from this state to one that is settled. `settling`: the keys of states from which they do. */
+  settles(settling) {
+    const seen = new Map([[this.key, undefined]])
+    let level = [this.state]
+    const isReached = () => settling.has(this.key) || this.value(this.isSettled).toBool()
+    const succeeds = from => {
+      for (let key = from; key !== undefined; key = seen.get(key)) settling.add(key)
+      return true
+    }
+    if (isReached()) return succeeds(this.key)
+    while (level.length > 0) {
+      const next = []
+      for (const state of level) {
+        this.state = state
+        const from = this.key
+        const visit = () => {
+          const key = this.key
+          if (seen.has(key)) return false
+          seen.set(key, from)
+          next.push(this.state)
+          return isReached() && succeeds(key)
+        }
+        if (this.eachAfter(state, this.calmStep, visit)) return true
+      }
+      level = next
+    }
+    return false
+  }
+
   /** The steps to a state, each with the variables that it changes. */
   describe(node) {
     const scripts = []
@@ -170,29 +213,34 @@ function check(page) {
   const found = { states: 1, steps: 0, depth: 0, deadlocks: 0 }
   page.play(page.init)
   const seen = new Set([page.key])
+  const settling = new Set()
   let level = [{ state: page.state, node: {} }]
   while (level.length > 0 && found.depth < depth) {
     found.depth += 1
     const next = []
     for (const { state, node } of level) {
       let isEnabled = false
-      script = []
-      do {
-        page.state = state
-        found.steps += 1
-        if (!page.play(page.step)) continue
+      const isViolated = page.eachAfter(state, page.step, () => {
         isEnabled = true
+        found.steps += 1
         const reached = { parent: node, script: script.map(({ choice }) => choice) }
         // Before states are compared: an invariant may be about the step.
-        const violated = page.violated()
-        if (violated) return { ...found, violated, node: reached }
+        found.violated = page.violated()
+        found.node = reached
+        if (found.violated) return true
         const key = page.key
-        if (seen.has(key)) continue
+        if (seen.has(key)) return false
         seen.add(key)
         found.states += 1
         next.push({ state: page.state, node: reached })
-      } while (nextScript())
+        return false
+      })
+      if (isViolated) return found
       if (!isEnabled) found.deadlocks += 1
+    }
+    for (const { state, node } of page.calmStep ? next : []) {
+      page.state = state
+      if (!page.settles(settling)) return { ...found, node, violated: 'isSettled' }
     }
     level = next
   }
