@@ -8,6 +8,7 @@
 //! - `dlock_drill`: the history of every request and reply with its times, checkers of the rules, and the search for a
 //!   run of the specification with the same replies.
 //! - [`verdict`], [`report`]: the result, and its output.
+//! - [`export`]: histories for checkers that others have written.
 //!
 //! The seed determines the faults, their times and the workload, but not the interleaving of threads and processes: a
 //! repeated run is similar, not identical.
@@ -15,6 +16,7 @@
 #![allow(missing_docs, reason = "only the tests of this workspace use this crate")]
 
 pub mod clients;
+pub mod export;
 pub mod faults;
 pub mod options;
 pub mod report;

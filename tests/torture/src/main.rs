@@ -9,7 +9,7 @@ use dlock_torture::clients::holder::{self, HolderConfig};
 use dlock_torture::clients::inbox::process::{self, WaiterConfig};
 use dlock_torture::options::Options;
 use dlock_torture::scenarios::Scenario;
-use dlock_torture::{report, scenarios};
+use dlock_torture::{export, report, scenarios};
 
 fn main() -> ExitCode {
     let args: Vec<String> = env::args().skip(1).collect();
@@ -52,9 +52,11 @@ fn run_one(scenario: &Scenario, options: &Options) -> Result<bool, String> {
     if let Some(directory) = &options.history {
         fs::create_dir_all(directory).map_err(|error| error.to_string())?;
         for (n, history) in verdict.histories.iter().enumerate() {
-            let file = directory.join(format!("{}.{n}.txt", scenario.name));
-            fs::write(&file, report::full(history))
-                .map_err(|error| format!("{}: {error}", file.display()))?;
+            let texts = [("txt", report::full(history)), ("json", export::json(history))];
+            for (kind, text) in texts {
+                let file = directory.join(format!("{}.{n}.{kind}", scenario.name));
+                fs::write(&file, text).map_err(|error| format!("{}: {error}", file.display()))?;
+            }
         }
     }
     Ok(verdict.holds())

@@ -28,7 +28,7 @@ pub struct Options {
     /// Run fewer rounds of each scenario
     #[arg(long)]
     short: bool,
-    /// Write the full history of each scenario to this directory
+    /// Write the full history of each scenario to this directory, as text and as JSON
     #[arg(long, value_name = "DIRECTORY")]
     pub history: Option<PathBuf>,
 }

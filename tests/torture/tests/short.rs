@@ -88,6 +88,31 @@ fn crash_with_appendfsync_always_loses_nothing() {
 }
 
 #[test]
+fn power_failure_with_appendfsync_always_loses_nothing() {
+    holds("power-failure-always");
+}
+
+#[test]
+fn power_failure_with_appendfsync_always_loses_no_guarded_write() {
+    holds("power-failure-always-guard");
+}
+
+#[test]
+fn power_failure_with_appendfsync_always_loses_no_answer() {
+    holds("power-failure-always-inboxes");
+}
+
+#[test]
+fn overlaps_after_power_failure_with_appendfsync_everysec_are_detected() {
+    holds("power-failure-everysec");
+}
+
+#[test]
+fn overlaps_after_power_failure_with_appendfsync_no_are_detected() {
+    holds("power-failure-no");
+}
+
+#[test]
 fn grace_covers_lost_aof_tail() {
     holds("restart-lost-tail-grace");
 }

@@ -23,6 +23,14 @@ impl AofFile {
         fs::metadata(&self.0).expect("the AOF exists").len()
     }
 
+    /// How much of it is on disk, if the server has noted that.
+    pub fn synced(&self) -> u64 {
+        let notes = PathBuf::from(format!("{}.synced", self.0.display()));
+        let text = fs::read_to_string(notes).unwrap_or_default();
+        // A file that was never synced need not exist.
+        text.trim().parse().unwrap_or(0)
+    }
+
     /// Truncates the file, as a power failure would. The server must not be running.
     pub fn truncate(&self, length: u64) {
         let file = OpenOptions::new().write(true).open(&self.0);

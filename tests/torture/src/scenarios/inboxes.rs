@@ -11,9 +11,10 @@ use super::cluster::{initial_term, move_slot};
 use super::crowd::Crowd;
 use super::group::ReplicationGroup;
 use super::one_server::with_any_client;
-use super::{ScenarioRun, crowd, failover, planned, slot_migration};
+use super::{ScenarioRun, crowd, failover, planned, restart, slot_migration};
 use crate::clients::Route;
 use crate::clients::inbox::Mistake;
+use crate::faults::Power;
 use crate::history::{History, Recorder, ServerTerm};
 use crate::servers;
 
@@ -56,7 +57,20 @@ fn mistaken(run: &mut ScenarioRun, mistake: Mistake, stopped_ms: RangeInclusive<
 
 /// One server, which is stopped, pauses its clients, and is killed and restarted without losing anything.
 pub fn one_server(run: &mut ScenarioRun) -> Vec<History> {
-    let mut server = Server::with("appendonly yes\nappendfsync always");
+    restarts(run, |server, _, recorder| {
+        recorder.event("kill -9 and restart of the server");
+        server.kill();
+    })
+}
+
+/// The same, but its power fails: all that was acknowledged was synced before.
+pub fn power_failures(run: &mut ScenarioRun) -> Vec<History> {
+    restarts(run, restart::lose_power)
+}
+
+fn restarts(run: &mut ScenarioRun, kill: fn(&mut Server, &Power, &Recorder)) -> Vec<History> {
+    let power = Power::new();
+    let mut server = Server::with_environment("appendonly yes\nappendfsync always", power.environment());
     let recorder = Recorder::default();
     let term = |server: &Server, term| ServerTerm {
         port: server.port(),
@@ -75,8 +89,7 @@ pub fn one_server(run: &mut ScenarioRun) -> Vec<History> {
         crowd.one_fault(run);
         match run.rng.u8(..6) {
             0 => {
-                recorder.event("kill -9 and restart of the server");
-                server.kill();
+                kill(&mut server, &power, &recorder);
                 crowd.close_networks();
                 server.start_again();
                 crowd.connect_to(vec![term(&server, restarts)]);

@@ -1,16 +1,16 @@
-//! A server is killed with `kill -9` and restarted.
+//! A server is killed with `kill -9`, or loses its power, and is restarted.
 
 use dlock_testkit::Server;
 
 use super::{ScenarioRun, Workloads};
 use crate::clients::{Route, Workload};
-use crate::faults::AofFile;
+use crate::faults::{AofFile, Power};
 use crate::history::{History, Recorder};
 use crate::servers;
 
 const WORKERS: usize = 6;
 const LEASE_MS: u64 = 400;
-/// A power failure loses about the last second of writes.
+/// A server that loses the tail of its log loses about the last second of writes.
 const MAX_LOST_MS: u64 = 1_000;
 
 /// Persistence settings of a scenario.
@@ -18,30 +18,51 @@ const MAX_LOST_MS: u64 = 1_000;
 struct Persistence {
     /// Values of `appendfsync`, used in turn. Empty: no AOF.
     fsync: &'static [&'static str],
-    /// Simulates a power failure: the last writes are not on disk.
-    loses_tail: bool,
+    lost: Lost,
     grace_ms: u64,
+}
+
+/// What a crash loses of the log.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Lost {
+    /// The process is killed. The kernel writes what the process has written.
+    Nothing,
+    /// The last writes, whatever was synced.
+    Tail,
+    /// A power failure: all that was not synced.
+    Unsynced,
 }
 
 const ALWAYS: Persistence = Persistence {
     fsync: &["always"],
-    loses_tail: false,
+    lost: Lost::Nothing,
     grace_ms: 0,
 };
 const SOMETIMES: Persistence = Persistence {
     fsync: &["everysec", "no"],
-    loses_tail: true,
+    lost: Lost::Tail,
     grace_ms: 0,
 };
 const NONE: Persistence = Persistence {
     fsync: &[],
-    loses_tail: false,
+    lost: Lost::Nothing,
     grace_ms: 0,
 };
 
 /// Every acknowledged change is on disk: nothing may be lost.
 pub fn fsync_always(run: &mut ScenarioRun) -> Vec<History> {
     restarts(run, ALWAYS, Workload::mixed)
+}
+
+/// The power fails: all that was acknowledged was synced before.
+pub fn power_failure_always(run: &mut ScenarioRun, workload: Workloads) -> Vec<History> {
+    restarts(run, ALWAYS.without_power(), workload)
+}
+
+/// The power fails, and not all that was acknowledged was synced.
+pub fn power_failure(run: &mut ScenarioRun, fsync: &'static [&'static str]) -> Vec<History> {
+    let persistence = Persistence { fsync, ..SOMETIMES };
+    restarts(run, persistence.without_power(), Workload::mixed)
 }
 
 /// The tail of the AOF is lost; a grace period covers it.
@@ -65,6 +86,13 @@ pub fn no_data(run: &mut ScenarioRun, workload: Workloads) -> Vec<History> {
 }
 
 impl Persistence {
+    fn without_power(self) -> Self {
+        Self {
+            lost: Lost::Unsynced,
+            ..self
+        }
+    }
+
     /// A grace period as long as the longest lease.
     fn with_grace(self) -> Self {
         Self {
@@ -87,7 +115,9 @@ impl Persistence {
 
 fn restarts(run: &mut ScenarioRun, persistence: Persistence, workload: Workloads) -> Vec<History> {
     let policy = persistence.fsync_at(0).unwrap_or_default();
-    let mut server = Server::with(&format!("{}\n{policy}", persistence.config()));
+    let power = Power::new();
+    let config = format!("{}\n{policy}", persistence.config());
+    let mut server = Server::with_environment(&config, power.environment());
     let recorder = Recorder::default();
     let route = Route::to(server.port(), 0);
     let workload = Workload {
@@ -97,7 +127,11 @@ fn restarts(run: &mut ScenarioRun, persistence: Persistence, workload: Workloads
     let pool = run.start_clients(WORKERS, &route, &recorder, &workload);
     for term in 1..=run.count {
         run.pause(20..=LEASE_MS * 2);
-        kill(run, &mut server, persistence, &recorder);
+        match persistence.lost {
+            Lost::Nothing => kill(&mut server, &recorder),
+            Lost::Tail => lose_tail(run, &mut server, &recorder),
+            Lost::Unsynced => lose_power(&mut server, &power, &recorder),
+        }
         if let Some(policy) = persistence.fsync_at(term) {
             recorder.event(policy.clone());
             server.add_config(&policy);
@@ -113,18 +147,30 @@ fn restarts(run: &mut ScenarioRun, persistence: Persistence, workload: Workloads
     vec![recorder.history()]
 }
 
-/// `kill -9`. For a power failure, also truncates the AOF to its length some time before.
-fn kill(run: &mut ScenarioRun, server: &mut Server, persistence: Persistence, recorder: &Recorder) {
-    if !persistence.loses_tail {
-        recorder.event("kill -9 and restart of the server");
-        servers::record_lists(server, recorder, false);
-        return server.kill();
-    }
+fn kill(server: &mut Server, recorder: &Recorder) {
+    recorder.event("kill -9 and restart of the server");
+    servers::record_lists(server, recorder, false);
+    server.kill();
+}
+
+/// Truncates the AOF to its length some time before.
+fn lose_tail(run: &mut ScenarioRun, server: &mut Server, recorder: &Recorder) {
     let log = AofFile::of(server);
     let on_disk = log.length();
     run.pause(0..=MAX_LOST_MS);
-    recorder.event(format!("power failure: AOF truncated to {on_disk} bytes"));
+    recorder.event(format!("AOF truncated to {on_disk} bytes"));
     servers::record_lists(server, recorder, false);
     server.kill();
     log.truncate(on_disk);
+}
+
+/// Truncates the AOF to what was synced.
+pub(super) fn lose_power(server: &mut Server, power: &Power, recorder: &Recorder) {
+    let log = AofFile::of(server);
+    servers::record_lists(server, recorder, false);
+    server.kill();
+    let (synced, lost) = power.fail(&log);
+    recorder.event(format!(
+        "power failure: {synced} bytes of the AOF are on disk, {lost} are lost"
+    ));
 }
