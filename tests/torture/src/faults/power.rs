@@ -44,3 +44,9 @@ impl Power {
         (synced, lost)
     }
 }
+
+impl Default for Power {
+    fn default() -> Self {
+        Self::new()
+    }
+}
