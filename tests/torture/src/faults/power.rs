@@ -6,7 +6,7 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-use super::AofFile;
+use super::aof_file::AofFile;
 
 const SOURCE: &str = include_str!("synced.c");
 
