@@ -74,7 +74,7 @@ sbom-tool:
 test: install-deps ## Run all tests against the installed server (or DLOCK_SERVER=valkey-server)
 	@tests/run-all "$(TARGET)"
 
-test-clients: install-deps ## Check, build and test the libraries for Python, Go and Node.js (each whose toolchain is here)
+test-clients: install-deps ## Check, build and test the libraries for Python, Go, Node.js and Java (each whose toolchain is here)
 	cargo build --locked
 	clients/test "$(TARGET)" "$(TARGET)/debug/libdlock.so"
 

@@ -156,6 +156,65 @@ fn build_our_node() -> Result<PathBuf, String> {
     Ok(copy)
 }
 
+/// The class path of our library for Java, compiled, with its driver.
+pub fn our_java() -> Result<OsString, String> {
+    static LIBRARY: OnceLock<Result<OsString, String>> = OnceLock::new();
+    LIBRARY.get_or_init(build_our_java).clone()
+}
+
+/// Compiled with the compiler alone: Maven only brings what it needs.
+fn build_our_java() -> Result<OsString, String> {
+    for program in ["java", "javac", "jar", "mvn"] {
+        require(program)?;
+    }
+    let source = ours("java");
+    let project = fs::read(source.join("pom.xml")).expect("the library has a pom.xml");
+    let mut hasher = DefaultHasher::new();
+    project.hash(&mut hasher);
+    let name = format!("java-{:016x}", hasher.finish());
+    let installed = installed(&name, |directory| {
+        fs::write(directory.join("pom.xml"), &project).map_err(|error| error.to_string())?;
+        let copy = [
+            "-q",
+            "-B",
+            "dependency:copy-dependencies",
+            "-DoutputDirectory=lib",
+        ];
+        last_line_of_error(run(Command::new("mvn").args(copy), directory))
+    })?;
+    let classes = installed.join(format!("classes-{}", std::process::id()));
+    let archive = installed.join(format!("library-{}.jar", std::process::id()));
+    let sources = ["src/main/java", "src/test/java/dlock/conformance"].map(|folder| source.join(folder));
+    let files: Vec<PathBuf> = sources.iter().flat_map(|folder| files_below(folder)).collect();
+    let mut compiler = Command::new("javac");
+    compiler.args(["--release", "17", "-cp", "lib/*", "-d"]);
+    run(compiler.arg(&classes).args(files), &installed).expect("the library for Java compiles");
+    let mut jar = Command::new("jar");
+    jar.arg("cf").arg(&archive).arg("-C").arg(&classes).arg(".");
+    run(&mut jar, &installed).expect("the library for Java is packed");
+    fs::remove_dir_all(&classes).expect("the classes can be removed");
+    let library = installed.join("library.jar");
+    fs::rename(archive, &library).expect("the library can be renamed");
+    let mut path = vec![library];
+    path.extend(files_below(&installed.join("lib")));
+    path.sort();
+    std::env::join_paths(path).map_err(|error| error.to_string())
+}
+
+/// The files in a folder, and in the folders in it.
+fn files_below(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let paths = entries.flatten().map(|entry| entry.path());
+    let files = paths.flat_map(|path| {
+        if path.is_dir() {
+            files_below(&path)
+        } else {
+            vec![path]
+        }
+    });
+    files.collect()
+}
+
 /// Copies files and folders.
 pub fn copy_files(from: &Path, names: &[OsString], to: &Path) {
     fs::create_dir_all(to).expect("the folder can be made");

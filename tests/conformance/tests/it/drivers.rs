@@ -1,13 +1,14 @@
 //! The drivers, and how each is built. The error says why one cannot run here. A library that does not compile is no
 //! reason to skip its driver: it fails.
 
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
 use dlock_conformance::launch::Launch;
 use dlock_testkit::client_libraries::{self, Library, last_line_of_error, ours, require};
-use dlock_testkit::{run, target};
+use dlock_testkit::{Server, run, target};
 
 /// In a runtime without sockets: the background of the client sends everything.
 pub fn rust() -> Launch {
@@ -79,4 +80,35 @@ pub fn node(client: &str) -> Result<Launch, String> {
     Ok(Launch::of("node")
         .with(folder.join("test/driver.mjs"))
         .with(client))
+}
+
+/// With a thread for each command, or with futures.
+pub fn java(kind: &str) -> Result<Launch, String> {
+    let classes = client_libraries::our_java()?;
+    let launch = Launch::of("java").in_environment("CLASSPATH", &classes);
+    // Many start at once: to load their classes would take all the time.
+    let archive = java_archive(&classes)?;
+    let mut shared = OsString::from("-XX:SharedArchiveFile=");
+    shared.push(archive);
+    let quick = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xlog:disable"];
+    let launch = quick.into_iter().fold(launch.with(shared), Launch::with);
+    Ok(launch.with("dlock.conformance.Driver").with(kind))
+}
+
+/// The classes that the driver loads when it starts.
+fn java_archive(classes: &OsStr) -> Result<PathBuf, String> {
+    static ARCHIVE: Library = OnceLock::new();
+    let write = || {
+        let archive = target().join("client-libraries/java-driver.jsa");
+        let mut option = OsString::from("-XX:ArchiveClassesAtExit=");
+        option.push(&archive);
+        let mut java = Command::new("java");
+        java.env("CLASSPATH", classes).arg(option);
+        java.args(["-XX:+UseSerialGC", "dlock.conformance.Driver"]);
+        // It ends with its input.
+        let server = Server::start();
+        let address = format!("redis://127.0.0.1:{}/", server.port());
+        run(java.args(["blocking", &address]), Path::new("/")).map(|_| archive)
+    };
+    ARCHIVE.get_or_init(write).clone()
 }

@@ -86,6 +86,8 @@ conformance! {
     python_sync: drivers::python_sync();
     python_asyncio: drivers::python_asyncio();
     go: drivers::go();
+    java_async: drivers::java("async");
+    java_blocking: drivers::java("blocking");
     node_ioredis: drivers::node("ioredis");
     node_redis: drivers::node("node-redis");
 }

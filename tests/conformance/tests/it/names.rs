@@ -28,6 +28,11 @@ fn name_is_the_same_lock_for_go_and_node() {
 }
 
 #[test]
+fn name_is_the_same_lock_for_node_and_java() {
+    assert_same_names(drivers::node("ioredis"), drivers::java("async"));
+}
+
+#[test]
 fn name_is_the_same_lock_for_node_and_rust() {
     assert_same_names(drivers::node("node-redis"), Ok(drivers::rust()));
 }

@@ -1,0 +1,69 @@
+package dlock;
+
+import java.lang.System.Logger.Level;
+import java.util.Queue;
+import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.concurrent.Executor;
+import java.util.concurrent.Future;
+import java.util.concurrent.ScheduledThreadPoolExecutor;
+import java.util.concurrent.SynchronousQueue;
+import java.util.concurrent.ThreadFactory;
+import java.util.concurrent.ThreadPoolExecutor;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
+
+/**
+ * Runs one task at a time, in the thread that brings it, or in the one that is running another. So all that the tasks
+ * of a loop share needs no lock, and nobody waits for a thread to wake up. Tasks never block, and never call what
+ * belongs to the program.
+ */
+final class Loop implements Executor {
+    private static final System.Logger LOGGER = System.getLogger("dlock");
+    private static final long IDLE_SECONDS = 10;
+
+    private static final ScheduledThreadPoolExecutor TIMER = new ScheduledThreadPoolExecutor(1, daemons("dlock-timer"));
+
+    static {
+        TIMER.setRemoveOnCancelPolicy(true);
+        TIMER.setKeepAliveTime(IDLE_SECONDS, TimeUnit.SECONDS);
+        TIMER.allowCoreThreadTimeOut(true);
+    }
+
+    /** For what may block: opening a connection, and telling the program of a loss or an event. */
+    static final Executor BLOCKING = new ThreadPoolExecutor(
+            0, Integer.MAX_VALUE, IDLE_SECONDS, TimeUnit.SECONDS, new SynchronousQueue<>(), daemons("dlock"));
+
+    private final Queue<Runnable> tasks = new ConcurrentLinkedQueue<>();
+    private final AtomicInteger waiting = new AtomicInteger();
+
+    @Override
+    public void execute(Runnable task) {
+        tasks.add(task);
+        if (waiting.getAndIncrement() == 0) {
+            do {
+                run(tasks.remove());
+            } while (waiting.decrementAndGet() > 0);
+        }
+    }
+
+    /** Runs a task after this time, about as late as the timer of the machine is. */
+    Future<?> after(long nanos, Runnable task) {
+        return TIMER.schedule(() -> execute(task), nanos, TimeUnit.NANOSECONDS);
+    }
+
+    private static void run(Runnable task) {
+        try {
+            task.run();
+        } catch (Throwable error) {
+            LOGGER.log(Level.ERROR, "a task of dlock has failed", error);
+        }
+    }
+
+    private static ThreadFactory daemons(String name) {
+        return task -> {
+            Thread thread = new Thread(task, name);
+            thread.setDaemon(true);
+            return thread;
+        };
+    }
+}

@@ -1,0 +1,67 @@
+package dlock;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import dlock.testing.TestServer;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.TimeUnit;
+import java.util.regex.Pattern;
+import javax.tools.ToolProvider;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+/** The programs of README.md compile, and run one after the other. */
+class ReadmeTest {
+    private static final Pattern PROGRAM = Pattern.compile("```java\n(.*?)```", Pattern.DOTALL);
+
+    @TempDir
+    private Path directory;
+
+    @Test
+    void programs_of_the_readme_run() throws Exception {
+        try (TestServer server = new TestServer()) {
+            String output = run(server, programs().subList(0, 2));
+            assertTrue(output.startsWith("shipping order 42 with fence "), output);
+            server.untilNothingIsLeft();
+        }
+    }
+
+    private static List<String> programs() throws IOException {
+        return PROGRAM.matcher(Files.readString(Path.of("README.md"))).results()
+                .map(program -> program.group(1)).toList();
+    }
+
+    private String run(TestServer server, List<String> programs) throws Exception {
+        String program = """
+                import dlock.*;
+                import io.lettuce.core.RedisClient;
+                import java.time.Duration;
+                import java.util.concurrent.CompletableFuture;
+
+                class Readme {
+                    public static void main(String[] args) throws Exception {
+                        %s
+                        locks.close();
+                        System.exit(0);
+                    }
+                }
+                """.formatted(String.join("\n", programs).replace("7379", "" + server.port));
+        Path file = Files.writeString(directory.resolve("Readme.java"), program);
+        String path = System.getProperty("java.class.path");
+        List<String> compile = List.of("-d", directory.toString(), "-cp", path, file.toString());
+        int failed = ToolProvider.getSystemJavaCompiler().run(null, null, null, compile.toArray(String[]::new));
+        assertEquals(0, failed, program);
+        List<String> command = new ArrayList<>(List.of(System.getProperty("java.home") + "/bin/java"));
+        command.addAll(List.of("-cp", directory + ":" + path, "Readme"));
+        Process process = new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.INHERIT).start();
+        String output = new String(process.getInputStream().readAllBytes());
+        assertTrue(process.waitFor(60, TimeUnit.SECONDS));
+        assertEquals(0, process.exitValue(), output);
+        return output;
+    }
+}
