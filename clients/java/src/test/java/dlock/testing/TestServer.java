@@ -132,6 +132,14 @@ public final class TestServer implements AutoCloseable {
         }
     }
 
+    public String info(String section) {
+        return connection.sync().info(section);
+    }
+
+    public String clusterInfo() {
+        return connection.sync().clusterInfo();
+    }
+
     /** A number of INFO dlock, such as {@code locks}. */
     public long stat(String name) {
         return number(connection.sync().info("dlock"), "dlock_" + name + ":");

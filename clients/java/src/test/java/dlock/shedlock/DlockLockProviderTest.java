@@ -1,0 +1,94 @@
+package dlock.shedlock;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import dlock.LockException;
+import dlock.Locks;
+import dlock.testing.TestServer;
+import io.lettuce.core.RedisClient;
+import java.time.Duration;
+import java.time.Instant;
+import java.util.Optional;
+import net.javacrumbs.shedlock.core.LockConfiguration;
+import net.javacrumbs.shedlock.core.SimpleLock;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+
+class DlockLockProviderTest {
+    private static final Duration MINUTE = Duration.ofMinutes(1);
+    private TestServer server;
+    private RedisClient client;
+    private DlockLockProvider provider;
+
+    @BeforeEach
+    void start() {
+        server = new TestServer();
+        client = server.client();
+        provider = new DlockLockProvider(Locks.open(client));
+    }
+
+    @AfterEach
+    void stop() {
+        if (server != null) {
+            server.untilNothingIsLeft();
+            client.shutdown();
+            server.close();
+        }
+    }
+
+    private Optional<SimpleLock> lock(Duration atMost, Duration atLeast) {
+        return provider.lock(new LockConfiguration(Instant.now(), "report", atMost, atLeast));
+    }
+
+    @Test
+    void locked_task_is_not_locked_again_until_it_ends() {
+        SimpleLock lock = lock(MINUTE, Duration.ZERO).orElseThrow();
+        assertEquals("1", server.call("EXISTS job-lock:report"));
+        assertTrue(lock(MINUTE, Duration.ZERO).isEmpty());
+        lock.unlock();
+        lock(MINUTE, Duration.ZERO).orElseThrow().unlock();
+    }
+
+    @Test
+    void lock_ends_after_lock_at_most_for_without_renewal() {
+        lock(Duration.ofMillis(200), Duration.ZERO).orElseThrow();
+        server.untilNothingIsLeft();
+    }
+
+    @Test
+    void task_that_ends_early_is_locked_for_lock_at_least_for() {
+        Instant began = Instant.now();
+        lock(MINUTE, Duration.ofMillis(500)).orElseThrow().unlock();
+        assertTrue(lock(MINUTE, Duration.ZERO).isEmpty());
+        server.untilNothingIsLeft();
+        assertTrue(Duration.between(began, Instant.now()).toMillis() >= 500);
+    }
+
+    @Test
+    void extended_lock_replaces_the_first_and_lasts_longer() {
+        SimpleLock first = lock(Duration.ofMillis(300), Duration.ZERO).orElseThrow();
+        SimpleLock second = first.extend(MINUTE, Duration.ZERO).orElseThrow();
+        assertThrows(IllegalStateException.class, first::unlock);
+        assertTrue(Long.parseLong(server.call("PTTL job-lock:report")) > 30_000);
+        second.unlock();
+    }
+
+    @Test
+    void lock_that_has_ended_is_not_extended_and_unlocked_in_silence() {
+        SimpleLock lock = lock(MINUTE, Duration.ZERO).orElseThrow();
+        server.call("DEL job-lock:report");
+        assertTrue(lock.extend(MINUTE, Duration.ZERO).isEmpty());
+        SimpleLock other = lock(MINUTE, Duration.ZERO).orElseThrow();
+        server.call("DEL job-lock:report");
+        other.unlock();
+    }
+
+    @Test
+    void server_that_refuses_is_told() {
+        server.call("SET job-lock:report text");
+        assertThrows(LockException.class, () -> lock(MINUTE, Duration.ZERO));
+    }
+}
