@@ -1,6 +1,7 @@
 package dlock;
 
 import java.util.List;
+import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.Consumer;
 import org.jspecify.annotations.Nullable;
 
@@ -20,6 +21,11 @@ abstract class Acquisition {
 
     /** What is needed to give a lock back. */
     record Granted(String id, byte[] rawKey, String owner, long leaseMs, boolean hasLostCopies) {}
+
+    private static final AtomicLong LAST = new AtomicLong();
+
+    /** The older, the smaller. */
+    final long number = LAST.incrementAndGet();
 
     final String id;
     final byte[] rawKey;

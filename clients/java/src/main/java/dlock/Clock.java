@@ -2,7 +2,7 @@ package dlock;
 
 import java.time.Duration;
 
-/** The monotonic clock, in nanoseconds since the class was loaded. It may stand still while the machine is suspended. */
+/** The monotonic clock, in ns since the class was loaded. It may stand still while the machine is suspended. */
 final class Clock {
     /** Later than any time. */
     static final long NEVER = Long.MAX_VALUE;

@@ -75,7 +75,10 @@ final class Connection {
     }
 
     void close() {
-        own.closeAsync();
+        // Lettuce warns of a second time.
+        if (!(own instanceof RedisChannelHandler<?, ?> handler && handler.isClosed())) {
+            own.closeAsync();
+        }
     }
 
     /** The name of a command. */

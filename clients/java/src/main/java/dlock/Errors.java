@@ -100,9 +100,10 @@ final class Errors {
     /** A node of a cluster has sent elsewhere, but the program's client knows only one server. */
     static final class NoCluster extends LockException {
         private static final long serialVersionUID = 1;
+        private static final String ADVICE = " is a node of a cluster: pass a RedisClusterClient";
 
         NoCluster(String server, LockException cause) {
-            super(cause.word(), cause.getMessage() + ": " + server + " is a node of a cluster: pass a RedisClusterClient", cause);
+            super(cause.word(), cause.getMessage() + ": " + server + ADVICE, cause);
         }
     }
 }

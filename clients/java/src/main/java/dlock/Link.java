@@ -12,8 +12,11 @@ final class Link {
     /** How many commands may be without a reply. More would only wait in buffers. */
     private static final int MAX_PENDING = 1_000;
 
-    /** The first connection of a program may take so many times as long as the next: it loads the classes of Lettuce. */
+    /** The first connection of a program may take so many times as long: it loads the classes of Lettuce. */
     private static final int FIRST_TIMES = 3;
+
+    /** In ms: within which what has arrived is read. */
+    private static final long READ_MS = 20;
 
     private final Client client;
     private final Loop loop;
@@ -163,23 +166,27 @@ final class Link {
         }
     }
 
-    /** Drops the connection when the oldest command without a reply has waited for too long. */
+    /**
+     * Drops the connection when the oldest command without a reply has waited for too long. If the program was stopped,
+     * what has arrived meanwhile is read first.
+     */
     private void watch() {
         Call oldest = pending.peek();
         if (isWatching || oldest == null) {
             return;
         }
         isWatching = true;
-        long due = oldest.sent + Clock.ms(timeoutMs);
-        loop.after(due - Clock.now(), () -> {
-            isWatching = false;
-            Call waiting = pending.peek();
-            if (waiting != null && Clock.now() - waiting.sent >= Clock.ms(timeoutMs)) {
-                drop(Errors.noReply(server, "none within " + timeoutMs + " ms", null));
-            } else {
-                watch();
-            }
-        });
+        loop.after(oldest.sent + Clock.ms(timeoutMs) - Clock.now(), () -> loop.after(Clock.ms(READ_MS), this::look));
+    }
+
+    private void look() {
+        isWatching = false;
+        Call oldest = pending.peek();
+        if (oldest != null && Clock.now() - oldest.sent >= Clock.ms(timeoutMs)) {
+            drop(Errors.noReply(server, "none within " + timeoutMs + " ms", null));
+        } else {
+            watch();
+        }
     }
 
     /** Ends the connection, and all commands that have no reply. */

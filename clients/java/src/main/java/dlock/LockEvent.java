@@ -3,7 +3,7 @@ package dlock;
 import java.time.Duration;
 import org.jspecify.annotations.Nullable;
 
-/** What happened to a lock, for metrics. Each acquisition ends with one of the last four, or is {@link Acquired} first. */
+/** What happened to a lock, for metrics. Each {@link Acquired} is followed by one {@link Released} or {@link Lost}. */
 public sealed interface LockEvent {
     /** The name of the lock. */
     String key();

@@ -158,7 +158,7 @@ public final class LockView implements Lock {
     @Override
     public Condition newCondition() {
         throw new UnsupportedOperationException(
-                "the server of DLOCK has no conditions: wait without the lock, for a message or with a blocking command");
+                "the server has no conditions: wait without the lock, for a message or with a blocking command");
     }
 
     private boolean enterAgain() {

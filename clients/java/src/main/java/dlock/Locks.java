@@ -1,5 +1,6 @@
 package dlock;
 
+import io.lettuce.core.AbstractRedisClient;
 import io.lettuce.core.RedisClient;
 import io.lettuce.core.cluster.RedisClusterClient;
 import java.time.Duration;
@@ -36,36 +37,34 @@ public final class Locks implements AutoCloseable {
         this.loop = router.loop;
     }
 
-    /** Locks on the server of this client, or on the primary that its Sentinels name. */
-    public static Locks open(RedisClient client) {
+    /**
+     * Locks on the servers of this client.
+     *
+     * @param client a {@link RedisClient}, whose RedisURI may name Sentinels, or a {@link RedisClusterClient}. It stays
+     *     the program's: closing the locks does not close it
+     * @throws IllegalArgumentException if it is another client
+     */
+    public static Locks open(AbstractRedisClient client) {
         return new Locks(routerOf(client), null);
     }
 
     /**
-     * As {@link #open(RedisClient)}, for metrics.
+     * As {@link #open(AbstractRedisClient)}, for metrics.
      *
      * @param onEvent is called with each event of these locks, one after the other, in a thread of its own
      */
-    public static Locks open(RedisClient client, Consumer<LockEvent> onEvent) {
+    public static Locks open(AbstractRedisClient client, Consumer<LockEvent> onEvent) {
         return new Locks(routerOf(client), onEvent);
     }
 
-    /** Locks on the cluster of this client. */
-    public static Locks open(RedisClusterClient client) {
-        return new Locks(routerOf(client), null);
-    }
-
-    /** As {@link #open(RedisClusterClient)}, for metrics: see {@link #open(RedisClient, Consumer)}. */
-    public static Locks open(RedisClusterClient client, Consumer<LockEvent> onEvent) {
-        return new Locks(routerOf(client), onEvent);
-    }
-
-    private static Router routerOf(RedisClient client) {
-        return Router.of(client, () -> new Client.OfServer(client));
-    }
-
-    private static Router routerOf(RedisClusterClient client) {
-        return Router.of(client, () -> new Client.OfCluster(client));
+    private static Router routerOf(AbstractRedisClient client) {
+        if (client instanceof RedisClusterClient cluster) {
+            return Router.of(client, () -> new Client.OfCluster(cluster));
+        }
+        if (client instanceof RedisClient single) {
+            return Router.of(client, () -> new Client.OfServer(single));
+        }
+        throw new IllegalArgumentException("a client is a RedisClient or a RedisClusterClient, not " + client);
     }
 
     /** Waits for a lock with {@link LockOptions#defaults()}: see {@link #acquire(String, LockOptions)}. */

@@ -134,7 +134,8 @@ final class Router implements Session.Table {
             return;
         }
         Done<@Nullable LockException> once = once(done);
-        loop.after(Clock.ms(ASKED_MS), () -> once.take(Errors.noReply(server(), "none within " + ASKED_MS + " ms", null), null));
+        LockException late = Errors.noReply(server(), "none within " + ASKED_MS + " ms", null);
+        loop.after(Clock.ms(ASKED_MS), () -> once.take(late, null));
         locate(request.rawKey, (session, error) -> {
             if (session == null) {
                 once.take((LockException) error, null);

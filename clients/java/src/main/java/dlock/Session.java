@@ -5,6 +5,7 @@ import dlock.Acquisition.LastReply;
 import dlock.Acquisition.Stage;
 import dlock.Errors.Sent;
 import java.util.ArrayList;
+import java.util.Comparator;
 import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Set;
@@ -43,8 +44,12 @@ final class Session {
     private final Set<Acquisition> queued = new LinkedHashSet<>();
     /** Late requests with the name of an old inbox are not queued. */
     private String inbox = newName();
-    /** What waits until the inbox is created. Null: it is not being created. */
-    private @Nullable List<Done<Void>> opening;
+    /** Requests that wait until the inbox is created, and all that were sent before have a reply. Null: nothing is. */
+    private @Nullable List<Copy> opening;
+
+    private boolean isCreated;
+    /** How many requests that wait for their turn have no reply. */
+    private int inFlight;
     /** When the reader sent the call that has no reply yet. */
     private long asking = Clock.NEVER;
 
@@ -59,22 +64,12 @@ final class Session {
 
     /** Sends a request, and waits while it is queued: until it has an outcome, or has to be sent again. */
     void ask(Acquisition request, Done<Void> done) {
-        if (request.waits && opening != null) {
-            opening.add((nothing, error) -> {
-                if (error == null) {
-                    send(request, done);
-                } else {
-                    done.take(null, error);
-                }
-            });
-        } else {
-            send(request, done);
-        }
-    }
-
-    private void send(Acquisition request, Done<Void> done) {
         Copy copy = new Copy(request, done);
-        link.send(copy::command, copy::onReply);
+        if (request.waits && opening != null) {
+            opening.add(copy);
+        } else {
+            link.send(copy::command, copy::onReply);
+        }
     }
 
     /** A request on its way. */
@@ -97,6 +92,7 @@ final class Session {
             if (request.stage != Stage.WAITING) {
                 return null;
             }
+            inFlight += request.waits ? 1 : 0;
             // Before it is sent, because its answer may overtake the reply.
             queued.add(request);
             request.dequeue = this::dequeue;
@@ -109,10 +105,14 @@ final class Session {
 
         void onReply(@Nullable Object reply, @Nullable Throwable cause) {
             LockException error = (LockException) cause;
+            if (request.waits && sent != Clock.NEVER && --inFlight == 0) {
+                // Not here: this one may be sent again, too.
+                loop.execute(() -> loop.execute(Session.this::sendOpened));
+            }
             if (error != null && error.word().equals("NOINBOX")) {
                 request.lastReply = LastReply.NO_INBOX;
                 request.lastError = null;
-                if (sentInbox.equals(inbox)) {
+                if (sentInbox.equals(inbox) && opening == null) {
                     open();
                 }
                 end(null);
@@ -183,21 +183,34 @@ final class Session {
     private void open() {
         endInbox();
         String created = inbox;
-        List<Done<Void>> waiting = new ArrayList<>();
+        List<Copy> waiting = new ArrayList<>();
         opening = waiting;
+        isCreated = false;
         reader.send(() -> Words.of("DLOCK.GRANTS", created, 0), (reply, error) -> {
             boolean isCurrent = waiting == opening;
+            if (isCurrent && error == null) {
+                isCreated = true;
+                new Reading(created, number((List<?>) reply, 0)).next();
+                sendOpened();
+                return;
+            }
             if (isCurrent) {
                 opening = null;
-            }
-            if (isCurrent && error != null) {
                 // It may exist all the same: the next one has another name. Meanwhile, free locks can be acquired.
                 endInbox();
-            } else if (isCurrent) {
-                new Reading(created, number((List<?>) reply, 0)).next();
             }
-            waiting.forEach(each -> each.take(null, error));
+            waiting.forEach(copy -> copy.end((LockException) error));
         });
+    }
+
+    /** The oldest first. */
+    private void sendOpened() {
+        List<Copy> waiting = opening;
+        if (waiting != null && isCreated && inFlight == 0) {
+            opening = null;
+            waiting.sort(Comparator.comparingLong(copy -> copy.request.number));
+            waiting.forEach(copy -> link.send(copy::command, copy::onReply));
+        }
     }
 
     /** The calls for the answers in one inbox, one after the other. */
@@ -268,7 +281,9 @@ final class Session {
         inbox = newName();
         asking = Clock.NEVER;
         reader.close();
-        new ArrayList<>(queued).forEach(request -> request.dequeue.accept(null));
+        List<Acquisition> waiting = new ArrayList<>(queued);
+        waiting.sort(Comparator.comparingLong(request -> request.number));
+        waiting.forEach(request -> request.dequeue.accept(null));
     }
 
     private static String newName() {

@@ -84,7 +84,7 @@ class LockViewTest {
     void another_thread_is_excluded_until_the_lock_is_unlocked() throws Exception {
         Lock lock = locks.asLock("k");
         lock.lock();
-        boolean isLocked = inAnotherThread(() -> lock.tryLock(50, TimeUnit.MILLISECONDS));
+        boolean isLocked = inAnotherThread(() -> lock.tryLock(2, TimeUnit.SECONDS));
         assertFalse(isLocked);
         CompletableFuture<Void> second = CompletableFuture.runAsync(() -> {
             lock.lock();

@@ -46,8 +46,8 @@ class TopologiesTest {
             int first = n * 16_384 / 3;
             servers.get(n).call("CLUSTER ADDSLOTSRANGE " + first + " " + ((n + 1) * 16_384 / 3 - 1));
             servers.get(n).call("CLUSTER SET-CONFIG-EPOCH " + (n + 1));
-            servers.get(n + 1).call("CLUSTER MEET 127.0.0.1 " + servers.get(0).port);
         }
+        servers.subList(1, 4).forEach(each -> each.call("CLUSTER MEET 127.0.0.1 " + servers.get(0).port));
         untilAllSay("the nodes know each other", "cluster_known_nodes:4");
         servers.get(3).call("CLUSTER REPLICATE " + servers.get(0).call("CLUSTER MYID"));
         untilAllSay("the cluster is up", "cluster_state:ok");

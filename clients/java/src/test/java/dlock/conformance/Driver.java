@@ -237,7 +237,8 @@ public final class Driver {
         boolean fails = command.has("fails");
         LockOptions options = LockOptions.defaults();
         for (int n = 0; n < command.get("times").getAsInt(); n++) {
-            RedisClient each = command.has("same_client") ? client : RedisClient.create(resources, fails ? NOWHERE : address);
+            String uri = fails ? NOWHERE : address;
+            RedisClient each = command.has("same_client") ? client : RedisClient.create(resources, uri);
             LockOptions chosen = fails ? options.timeout(Duration.ofMillis(50)) : options;
             try (Held lock = Locks.open(each).acquire(command.get("key").getAsString(), chosen)) {
                 if (fails) {
