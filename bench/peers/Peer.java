@@ -1,35 +1,30 @@
+import dlock.Locks;
+import io.lettuce.core.RedisClient;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Supplier;
 import java.util.stream.IntStream;
 import org.redisson.Redisson;
 import org.redisson.config.Config;
-import redis.clients.jedis.ConnectionPoolConfig;
-import redis.clients.jedis.DefaultJedisClientConfig;
-import redis.clients.jedis.RedisClient;
 
 /**
  * Peer LOCK WORKERS SECTION_MS SECONDS PORT: see run.
  *
- * <p>Defaults: those of Redisson, whose lock() has a lease of 30 s that its watchdog renews, and never gives up. For
- * DLOCK's program, a pool larger than the number of workers, as its page asks for. The JVM's own heap and collector.
+ * <p>Defaults: those of both libraries, whose leases of 30 s are renewed, and which never give up. The JVM's own heap and
+ * collector.
  */
 public final class Peer {
     /** Waits for the lock; what it returns releases it, and is null if the library gave up. */
     interface Acquire extends Supplier<Runnable> {}
 
-    /** The program of examples/java/Lock.java. */
-    static Acquire dlock(int workers, int port) {
-        var timeouts = DefaultJedisClientConfig.builder()
-                .socketTimeoutMillis(3_000).blockingSocketTimeoutMillis(60_000).build();
-        var pool = new ConnectionPoolConfig();
-        pool.setMaxTotal(workers + 1);
-        pool.setMaxIdle(workers + 1);
-        var client = RedisClient.builder().hostAndPort("127.0.0.1", port)
-                .clientConfig(timeouts).poolConfig(pool).build();
+    static Acquire dlock(int port) {
+        var locks = Locks.open(RedisClient.create("redis://127.0.0.1:" + port));
         return () -> {
-            var lock = Lock.acquire(client, "peer", 30_000, 30_000);
-            return lock == null ? null : lock::release;
+            try {
+                return locks.acquire("peer")::release;
+            } catch (InterruptedException e) {
+                throw new IllegalStateException(e);
+            }
         };
     }
 
@@ -48,7 +43,7 @@ public final class Peer {
         int workers = Integer.parseInt(args[1]);
         int sectionMs = Integer.parseInt(args[2]);
         int port = Integer.parseInt(args[4]);
-        Acquire acquire = args[0].equals("dlock") ? dlock(workers, port) : redisson(port);
+        Acquire acquire = args[0].equals("dlock") ? dlock(port) : redisson(port);
         var lines = new ConcurrentLinkedQueue<String>();
         long start = System.nanoTime();
         long end = start + TimeUnit.SECONDS.toNanos(Long.parseLong(args[3]));

@@ -12,7 +12,6 @@ use crate::programs::{is_installed, run, target};
 
 /// The versions that the pages are written for.
 const PYTHON_PACKAGES: [&str; 2] = ["redis==8.1.0", "psycopg[binary]==3.3.9"];
-const JEDIS_VERSION: &str = "8.0.2";
 
 /// The directory of a library, or why it cannot be installed. Installed once per test run.
 pub type Library = OnceLock<Result<PathBuf, String>>;
@@ -80,30 +79,6 @@ fn python_packages(name: &str, packages: &[&str]) -> Result<PathBuf, String> {
         pip.args(["-m", "pip", "install", "--quiet", "--retries", "1", "--target"]);
         last_line_of_error(run(pip.arg(directory).args(packages), directory))
     })
-}
-
-/// A directory with Jedis and its dependencies.
-pub fn java() -> Result<PathBuf, String> {
-    static JAVA: Library = OnceLock::new();
-    let install = || {
-        require("java").and(require("mvn"))?;
-        installed("jedis-8.0.2", |directory| {
-            let project = format!(
-                "<project><modelVersion>4.0.0</modelVersion><groupId>book</groupId><artifactId>book</artifactId>\
-                 <version>1</version><dependencies><dependency><groupId>redis.clients</groupId><artifactId>jedis\
-                 </artifactId><version>{JEDIS_VERSION}</version></dependency></dependencies></project>"
-            );
-            fs::write(directory.join("pom.xml"), project).map_err(|error| error.to_string())?;
-            let copy = [
-                "-q",
-                "-B",
-                "dependency:copy-dependencies",
-                "-DoutputDirectory=lib",
-            ];
-            last_line_of_error(run(Command::new("mvn").args(copy), directory))
-        })
-    };
-    JAVA.get_or_init(install).clone()
 }
 
 /// The folder of one of our client libraries.

@@ -5,11 +5,10 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use crate::support::output_match::Fences;
 use crate::support::page::{self, Block, Page};
 use crate::support::postgres::Postgres;
 use crate::support::{SHOWN_PORT, client_libraries, object_store, run};
-use dlock_testkit::{Client, Cluster, Proxy, Sentinel, Server, skip, wait_for};
+use dlock_testkit::{Client, Proxy, Server, skip, wait_for};
 use tempfile::TempDir;
 
 /// The program with that file name on a page.
@@ -27,62 +26,10 @@ fn write_with_port(block: &Block, port: u16, directory: &Path) {
     fs::write(directory.join(file), code).expect("the directory is writable");
 }
 
-const LANGUAGES: &str = "docs/languages.md";
-
-/// The Sentinel port in the programs.
-const SHOWN_SENTINEL_PORT: &str = "26379";
-
 /// A file of `examples/`.
 fn example(path: &str) -> String {
     let path = page::root().join("examples").join(path);
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
-}
-
-/// Runs a program of `examples/` against one server, a Sentinel deployment and a cluster. Each must print the output
-/// that `languages.md` shows.
-#[track_caller]
-fn assert_documented_output(program: &str, command: &mut Command, directory: &Path) {
-    let code = example(program);
-    let file = Path::new(program).file_name().expect("it names a file");
-    let shown = shown_output(LANGUAGES, "Lock.java");
-    let mut run_against = |deployment: &str, code: &str| {
-        fs::write(directory.join(file), code).expect("the directory is writable");
-        let printed =
-            run(command, directory).unwrap_or_else(|error| panic!("{program}, {deployment}: {error}"));
-        let difference = Fences::default().difference(&shown, &printed);
-        assert_eq!(difference, None, "{program}, {deployment}");
-    };
-    let server = Server::start();
-    run_against(
-        "one server",
-        &code.replace(SHOWN_PORT, &server.port().to_string()),
-    );
-
-    let sentinel = Sentinel::of(&server, 0);
-    let sentinel_code = connecting_to("Sentinels", &code)
-        .replace(SHOWN_SENTINEL_PORT, &sentinel.port().to_string())
-        .replace("\"locks\"", "\"main\"");
-    run_against("Sentinels", &sentinel_code);
-    assert!(server.client().find_lock("orders:42").is_none());
-
-    let cluster = Cluster::start(3);
-    // Start at a node without the lock: the client must find the right one.
-    let other = (0..3).find(|&n| cluster.client(n).call("DLOCK.INFO orders:42").is_err());
-    let port = cluster.nodes[other.expect("one of three nodes has the key")].port();
-    let cluster_code = connecting_to("Cluster", &code);
-    run_against("a cluster", &cluster_code.replace(SHOWN_PORT, &port.to_string()));
-}
-
-/// The program after its user has chosen another of the three functions that connect.
-#[track_caller]
-fn connecting_to(deployment: &str, program: &str) -> String {
-    let snake = format!("= connect_{}", deployment.to_lowercase());
-    let camel = format!("= connect{deployment}");
-    let changed = program
-        .replace("= connect_server", &snake)
-        .replace("= connectServer", &camel);
-    assert_ne!(changed, program, "the program chooses no function");
-    changed
 }
 
 /// Whether the lines of `piece` stand together in `lines`, apart from a common indentation.
@@ -140,15 +87,6 @@ fn library(installed: Result<PathBuf, String>, name: &str) -> Option<PathBuf> {
 
 fn directory() -> TempDir {
     TempDir::with_prefix("dlock-docs-").expect("a temporary directory can be made")
-}
-
-#[test]
-fn java_program_prints_the_documented_output() {
-    if let Some(libraries) = library(client_libraries::java(), "Jedis") {
-        let mut java = Command::new("java");
-        java.arg("-cp").arg(libraries.join("lib/*")).arg("Lock.java");
-        assert_documented_output("java/Lock.java", &mut java, directory().path());
-    }
 }
 
 /// The port of the object store in the program.
