@@ -27,7 +27,7 @@ fn locks_at(address: &str, settings: Settings) -> Result<Locks, Error> {
             let sentinels = vec![format!("redis://{place}")];
             let role = SentinelServerType::Master;
             Locks::with(
-                SentinelClient::build(sentinels, "main".into(), None, role)?,
+                SentinelClient::build(sentinels, String::from("main"), None, role)?,
                 settings,
             )
         }
