@@ -1,15 +1,16 @@
 //! `INFO dlock`.
 
+use dlock_core::engine::Process;
+
+use crate::host::config;
 use crate::redis::{Gil, InfoSection};
-use crate::state::module_state::HasState;
-use crate::state::{clock, config};
 
 /// The fields, each shown as `dlock_<name>`.
 pub struct DlockInfo;
 
 impl InfoSection for DlockInfo {
     fn fields(gil: &mut Gil<'_>) -> Vec<(&'static str, String)> {
-        let now = clock::now();
+        let now = gil.now();
         let state = gil.state();
         let counters = &state.counters;
         let errors = &counters.errors;

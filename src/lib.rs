@@ -1,7 +1,7 @@
 //! DLOCK: distributed locks as native commands of Redis.
 //!
-//! What a lock is, and every way in which it changes, is the crate `dlock-core`. This crate is what Redis loads: it
-//! opens keys, reads the clock, runs the core's transitions and carries out their effects.
+//! What a lock is, every way in which it changes, and how a change is carried out, is the crate `dlock-core`. This crate
+//! is what Redis loads: it is the host of the core's engine in a server, and parses and replies.
 //!
 //! `docs/architecture.md` describes the folders and walks through them.
 
@@ -15,19 +15,17 @@
     clippy::arithmetic_side_effects
 )]
 
-mod background;
-mod change;
 mod commands;
 mod events;
+mod host;
 mod info;
 mod load;
 mod redis;
-mod state;
 
 use redis_module::alloc::RedisAlloc;
 use redis_module::redis_module;
 
-use change::lock_value::LOCK_TYPE;
+use host::lock_value::LOCK_TYPE;
 use load::load;
 
 /// What MODULE LIST shows: 10000 * major + 100 * minor + patch.

@@ -2,15 +2,13 @@
 
 use redis_module::{Context, RedisString, Status};
 
-use crate::background::scheduler;
 use crate::commands::{
     Acquire, Apply, CATEGORY, CheckpointCommand, Extend, Grants, Guard, Help, Info, Owner, Probe, Release,
 };
 use crate::events::DlockEvents;
+use crate::host::{config, policy};
 use crate::info::DlockInfo;
 use crate::redis::{Ctx, attach, log};
-use crate::state::module_state::HasState;
-use crate::state::{config, policy};
 
 /// Registers commands, events and INFO; [`Status::Err`] keeps the module from being loaded.
 pub fn load(context: &Context, args: &[RedisString]) -> Status {
@@ -55,7 +53,6 @@ fn register(ctx: &mut Ctx<'_>, has_arguments: bool) -> Result<(), &'static str> 
         );
     }
     ctx.receive_messages::<DlockEvents>();
-    ctx.state().schedule.on_wait_timer = Some(scheduler::on_wait_timer);
     policy::refresh(ctx);
     Ok(())
 }

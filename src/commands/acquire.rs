@@ -1,13 +1,10 @@
 use dlock_core::Acquired;
+use dlock_core::engine::{self, Error};
 
-use crate::background::due;
-use crate::change::lock_change::{Cause, decide};
-use crate::change::readers::reply_grant;
 use crate::commands::CATEGORY;
-use crate::redis::{Argument, Call, Command, KeyUse, Metadata, log};
-use crate::state::error::Error;
-use crate::state::module_state::{HasState, ModuleState};
-use crate::state::{clock, config};
+use crate::host::config;
+use crate::host::reply::reply_grant;
+use crate::redis::{Argument, Call, Command, KeyUse, Metadata};
 
 /// DLOCK.ACQUIRE key owner lease-ms [SHARED | LIMIT n] [BLOCK timeout-ms | QUEUE inbox timeout-ms] [REQID id]
 ///
@@ -67,13 +64,7 @@ impl Command for Acquire {
             request.wait = None;
         }
         let user = if is_queued { call.ctx.user() } else { Vec::new() };
-        // An expired lease must not look like a deadlock, and a retry must not find a grant that is to be rolled back.
-        let are_due_first = request.wait.is_some() || call.ctx.state().server.inboxes.undelivered() > 0;
-        let queues_are_current = !are_due_first || due::process_before(&mut call.ctx, flags, &request);
-        let acquired = decide(&mut call.ctx, key, flags, Cause::Client, |transition| {
-            transition.acquire(&request, &user, queues_are_current)
-        });
-        match acquired.inspect_err(|error| log_deadlock(call.ctx.state(), error))? {
+        match engine::acquire(&mut call.ctx, key, flags, &user, &request)? {
             Acquired::Granted(granted) => reply_grant(&call.ctx, &granted),
             Acquired::NotGranted => call.ctx.reply_null_array(),
             Acquired::Queued(ahead) if is_queued => {
@@ -84,20 +75,5 @@ impl Command for Acquire {
             Acquired::Queued(_) => {}
         }
         Ok(())
-    }
-}
-
-/// A client that goes on trying must not fill the log.
-const LOG_INTERVAL_MS: u64 = 1_000;
-
-/// The error names only owners: the client may have no right to know the locks of the others.
-fn log_deadlock(state: &mut ModuleState, error: &Error) {
-    let Error::Rejected(dlock_core::Error::Deadlock(cycle)) = error else {
-        return;
-    };
-    let now = clock::now();
-    if state.schedule.next_deadlock_log <= now {
-        state.schedule.next_deadlock_log = now.after_ms(LOG_INTERVAL_MS);
-        log::notice(&format!("deadlock: {}", cycle.to_log_line()));
     }
 }

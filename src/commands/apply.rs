@@ -1,8 +1,8 @@
 //! DLOCK.APPLY: changes of locks, from the primary or the AOF.
 
-use crate::change::lock_change::apply;
+use dlock_core::engine::{self, Error};
+
 use crate::redis::{Argument, Call, Command, KeyUse, Metadata};
-use crate::state::error::Error;
 
 /// DLOCK.APPLY key change
 ///
@@ -27,7 +27,7 @@ impl Command for Apply {
 
     fn run(call: &mut Call<'_>) -> Result<(), Error> {
         let (key, change, flags) = (call.arg(1)?, call.arg(2)?, call.ctx.flags());
-        apply(&mut call.ctx, key, flags, change.bytes())?;
+        engine::apply(&mut call.ctx, key, flags, change.bytes())?;
         call.ctx.reply_ok();
         Ok(())
     }

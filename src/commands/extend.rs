@@ -1,8 +1,8 @@
-use crate::change::lock_change::{Cause, decide};
+use dlock_core::engine::{Cause, Error, decide};
+
 use crate::commands::CATEGORY;
+use crate::host::config;
 use crate::redis::{Argument, Call, Command, KeyUse, Metadata};
-use crate::state::config;
-use crate::state::error::Error;
 
 /// DLOCK.EXTEND key owner lease-ms [FENCE fence | REQID id]
 ///

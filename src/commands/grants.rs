@@ -1,13 +1,8 @@
-use dlock_core::{Caller, Received};
+use dlock_core::engine::{Error, answering};
 
-use crate::background::gate::PROBE;
-use crate::change::readers;
 use crate::commands::CATEGORY;
+use crate::host::reply::reply_grants;
 use crate::redis::{Argument, Call, Command, Metadata};
-use crate::state::error::Error;
-use crate::state::inputs::inputs;
-use crate::state::module_state::HasState;
-use crate::state::wait_timer;
 
 /// DLOCK.GRANTS inbox cursor [BLOCK timeout-ms] [TTL ttl-ms]
 ///
@@ -40,34 +35,13 @@ impl Command for Grants {
         let mut request = dlock_core::Grants::parse(call.arg(1)?.bytes(), call.options())?;
         let ctx = &mut call.ctx;
         let flags = ctx.flags();
-        if !flags.is_active_primary() {
-            return Err(Error::ReadOnly);
-        }
         if !flags.can_block() {
             request.block_ms = None;
         }
-        // Nothing else of this command takes memory, and answers must be received while it is short: no `deny-oom`.
-        let creates = request.cursor == 0 && ctx.state().server.inboxes.find(request.inbox).is_none();
-        if creates && ctx.is_out_of_memory(PROBE) {
-            return Err(Error::OutOfMemory);
+        let user = ctx.user();
+        if let Some(reply) = answering::receive(ctx, flags, &user, &request)? {
+            reply_grants(ctx, &reply);
         }
-        let (db, user) = (ctx.db(), ctx.user());
-        let caller = Caller { db, user: &user };
-        let inputs = inputs(flags, None, true);
-        let former = match ctx.state().server.receive(&request, caller, &inputs)? {
-            Received::Replied { reply, former } => {
-                readers::reply_grants(ctx, &reply);
-                former
-            }
-            Received::Waits { call, former } => {
-                readers::block(ctx, call);
-                former
-            }
-        };
-        if let Some(former) = former {
-            readers::wake(ctx, former);
-        }
-        wait_timer::arm(ctx);
         Ok(())
     }
 }

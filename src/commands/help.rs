@@ -1,6 +1,7 @@
+use dlock_core::engine::Error;
+
 use crate::commands::{Acquire, CATEGORY, Extend, Grants, Guard, Info, Owner, Release};
 use crate::redis::{Call, Command, Metadata};
-use crate::state::error::Error;
 
 /// DLOCK.HELP
 ///

@@ -1,12 +1,10 @@
 use std::ffi::c_int;
 
+use dlock_core::engine::{EngineState, Error, LockValue, MAX_WAITERS_SHOWN, Process, begin_read};
 use dlock_core::{Holder, LeaseClock, Limit, LockNameRef, Timeout, Waiter};
 
-use crate::change::lock_value::LockValue;
 use crate::commands::CATEGORY;
 use crate::redis::{Argument, Call, Command, Ctx, KeyUse, Metadata, ReadKey, Value};
-use crate::state::error::Error;
-use crate::state::module_state::{HasState, ModuleState};
 
 /// DLOCK.INFO key
 ///
@@ -31,9 +29,8 @@ impl Command for Info {
 
     fn run(call: &mut Call<'_>) -> Result<(), Error> {
         let (name, flags, db) = (call.arg(1)?, call.ctx.flags(), call.ctx.db());
-        let state = call.ctx.state();
-        let clock = state.begin_read(flags);
-        let (waiting, waiters) = waiters(state, db, name.bytes());
+        let clock = begin_read(&mut call.ctx, flags);
+        let (waiting, waiters) = waiters(call.ctx.state(), db, name.bytes());
         let key = ReadKey::<LockValue>::open(&mut call.ctx, name);
         let holders: Vec<&Holder> = match key.value() {
             Value::OtherType => return Err(Error::WrongType),
@@ -65,15 +62,12 @@ impl Command for Info {
     }
 }
 
-/// The number of waiters that are shown.
-const MAX_SHOWN: usize = 128;
-
 /// How many wait, and the first of them, each with whether an inbox gets its answer.
-fn waiters(state: &ModuleState, db: c_int, key: &[u8]) -> (usize, Vec<(Waiter, bool)>) {
+fn waiters(state: &EngineState, db: c_int, key: &[u8]) -> (usize, Vec<(Waiter, bool)>) {
     let Some(queue) = state.server.wait_table.queue(LockNameRef::new(db, key)) else {
         return (0, Vec::new());
     };
-    let shown = queue.iter().take(MAX_SHOWN).map(|(_, waiter)| {
+    let shown = queue.iter().take(MAX_WAITERS_SHOWN).map(|(_, waiter)| {
         let is_queued = state.server.inboxes.has_name(waiter.inbox());
         (waiter.clone(), is_queued)
     });

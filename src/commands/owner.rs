@@ -1,8 +1,7 @@
-use crate::change::lock_value::LockValue;
+use dlock_core::engine::{Error, LockValue, begin_read};
+
 use crate::commands::CATEGORY;
 use crate::redis::{Argument, Call, Command, KeyUse, Metadata, ReadKey, Value};
-use crate::state::error::Error;
-use crate::state::module_state::HasState;
 
 /// DLOCK.OWNER key
 ///
@@ -28,7 +27,7 @@ impl Command for Owner {
 
     fn run(call: &mut Call<'_>) -> Result<(), Error> {
         let (name, flags) = (call.arg(1)?, call.ctx.flags());
-        let clock = call.ctx.state().begin_read(flags);
+        let clock = begin_read(&mut call.ctx, flags);
         let key = ReadKey::<LockValue>::open(&mut call.ctx, name);
         let owner = match key.value() {
             Value::OtherType => return Err(Error::WrongType),

@@ -1,6 +1,7 @@
-use crate::background::gate::PROBE;
+use dlock_core::engine::Error;
+
+use crate::host::PROBE;
 use crate::redis::{Argument, Call, Command, KeyUse, Metadata};
-use crate::state::error::Error;
 
 /// DLOCK.PROBE [key ...]
 ///

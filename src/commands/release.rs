@@ -1,7 +1,7 @@
-use crate::change::lock_change::{Cause, decide};
+use dlock_core::engine::{Cause, Error, decide};
+
 use crate::commands::CATEGORY;
 use crate::redis::{Argument, Call, Command, KeyUse, Metadata};
-use crate::state::error::Error;
 
 /// DLOCK.RELEASE key owner [FENCE fence] [ALL | REQID id]
 ///

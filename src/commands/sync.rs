@@ -1,10 +1,8 @@
+use dlock_core::engine::{Error, MAX_MS, checkpoint};
 use dlock_core::{Checkpoint, MAX_FENCE};
 
-use crate::background::checkpoint::AT_MOST;
+use crate::host::AT_MOST;
 use crate::redis::{Argument, Call, Command, Metadata};
-use crate::state::error::Error;
-use crate::state::module_state::HasState;
-use crate::state::{clock, config};
 
 /// DLOCK.SYNC fence grace-left-ms \[ATMOST\]
 ///
@@ -33,27 +31,13 @@ impl Command for CheckpointCommand {
     };
 
     fn run(call: &mut Call<'_>) -> Result<(), Error> {
-        if !call.ctx.flags().must_obey() {
-            return Err(Error::Internal);
-        }
-        let checkpoint = Checkpoint {
+        let received = Checkpoint {
             fence: number(call, 1, "fence", MAX_FENCE)?,
-            grace_left_ms: number(call, 2, "grace-left-ms", config::MAX_MS.unsigned_abs())?,
+            grace_left_ms: number(call, 2, "grace-left-ms", MAX_MS)?,
         };
-        let is_shortened = call.arg(3).is_ok_and(|word| word.bytes() == AT_MOST.to_bytes());
-        let now = clock::now();
-        let state = call.ctx.state();
-        // A log that has the grace period also needs its end.
-        let kept_fence = state.keeps_fence();
-        state.server.apply_checkpoint(checkpoint, now);
-        if is_shortened {
-            state.expiry.expire_early(state.server.grace.end());
-            state.server.grace.end_within(checkpoint.grace_left_ms, now);
-        }
-        // Replicas of a replica get it in any case.
-        if kept_fence || state.keeps_fence() {
-            call.ctx.replicate_verbatim();
-        }
+        let ends_grace = call.arg(3).is_ok_and(|word| word.bytes() == AT_MOST.to_bytes());
+        let flags = call.ctx.flags();
+        checkpoint::apply(&mut call.ctx, flags, received, ends_grace)?;
         call.ctx.reply_ok();
         Ok(())
     }

@@ -1,33 +1,27 @@
-//! The commands, on the core: what the module is in a Redis server.
+//! The commands, on the module's own engine: what the module is in a Redis server.
 
-use std::collections::{BTreeSet, HashMap};
 use std::fmt::Display;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::Write as _;
 use std::time::{Duration, Instant as SystemInstant, SystemTime};
 
+use dlock_core::engine::{
+    self, Cause, Error, Host, MAX_WAITERS_SHOWN, Process, answering, begin_read, decide, guard,
+};
+use dlock_core::memory::{Clocks, DATABASES, Memory, Value};
 use dlock_core::{
-    Acquire, Acquired, Answer, Answered, Call, Caller, Effects, Environment, Extend, Granted, Grants,
-    GrantsReply, Guard, Holder, Holds, InboxStep, Inputs, Instant, LeaseClock, Limit, Lock, LockName, Policy,
-    Queue, Received, Release, Role, ServerState, Timeout, Transition, Waiter, WallClock,
+    Acquire, Acquired, Answer, Answered, Call, Extend, Granted, Grants, GrantsReply, Guard, Holder, Instant,
+    LeaseClock, Limit, LockName, Policy, Queue, Release, Timeout, Waiter,
 };
 
 /// `dlock.max-lease-ms`
 const MAX_LEASE_MS: u64 = 600_000;
-/// The databases of a server.
-const DATABASES: i32 = 16;
-/// The waiters that DLOCK.INFO shows.
-const MAX_SHOWN: usize = 128;
 /// The one user.
 const USER: &[u8] = b"default";
 /// The longest text of an error about an unknown command.
 const MAX_SHOWN_CHARS: usize = 128;
 
-const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
 const NOT_INTEGER: &str = "ERR value is not an integer or out of range";
-/// For a GRANTS that another one has replaced.
-const SUPERSEDED: &str =
-    "UNBLOCKED another call reads this inbox now, or this server is a replica now: call again";
 
 /// What commands know of a connection.
 #[derive(Default)]
@@ -38,26 +32,12 @@ pub(crate) struct Client {
     pub(crate) output: Vec<u8>,
 }
 
-/// The keys, queues and inboxes of a server.
+/// The keys, queues and inboxes of a server. Its clocks are read once for each command.
 pub(crate) struct Server {
-    state: ServerState,
-    keys: HashMap<LockName, Value>,
-    /// When to visit each lock.
-    visits: BTreeSet<(Instant, LockName)>,
-    /// The calls that waited and get their replies now.
-    woken: Vec<Call>,
-    effects: Effects,
+    host: Memory,
     /// When the clock showed zero, and how far it has been set ahead since.
     zero: SystemInstant,
     ahead: Duration,
-    /// What the clock showed when it was read last: once for each command.
-    now: Instant,
-}
-
-enum Value {
-    /// A lock, and when to visit it: its first lease ends.
-    Lock(Lock, Instant),
-    Text(Vec<u8>),
 }
 
 enum Reply {
@@ -81,8 +61,8 @@ impl<E: Display> From<E> for Reply {
 
 impl Server {
     pub(crate) fn new() -> Self {
-        let mut state = ServerState::default();
-        state.set_policy(Policy {
+        let mut host = Memory::default();
+        host.state().server.set_policy(Policy {
             max_waiters_per_lock: 10_000,
             max_waiters: 1_000_000,
             max_inboxes: 10_000,
@@ -91,14 +71,9 @@ impl Server {
             ..Policy::default()
         });
         Self {
-            state,
-            keys: HashMap::new(),
-            visits: BTreeSet::new(),
-            woken: Vec::new(),
-            effects: Effects::default(),
+            host,
             zero: SystemInstant::now(),
             ahead: Duration::ZERO,
-            now: Instant::default(),
         }
     }
 
@@ -118,20 +93,38 @@ impl Server {
         let command = check_arity(words)?;
         let name = first_key(client.db, words);
         let args = words.iter().copied().skip(2);
+        let flags = self.host.flags;
+        let _ = self.host.select_db(client.db);
         Ok(match &*command {
             b"DLOCK.ACQUIRE" => self.acquire(&name, &Acquire::parse(args, MAX_LEASE_MS)?)?,
             b"DLOCK.RELEASE" => {
                 let request = Release::parse(args)?;
-                int(self.decide(&name, |transition| transition.release(&request))?)
+                int(decide(
+                    &mut self.host,
+                    &name.key,
+                    flags,
+                    Cause::Client,
+                    |transition| transition.release(&request),
+                )?)
             }
             b"DLOCK.EXTEND" => {
                 let request = Extend::parse(args, MAX_LEASE_MS)?;
-                int(self.decide(&name, |transition| transition.extend(&request))?)
+                int(decide(
+                    &mut self.host,
+                    &name.key,
+                    flags,
+                    Cause::Client,
+                    |transition| transition.extend(&request),
+                )?)
             }
-            b"DLOCK.GRANTS" => self.grants(client.db, &Grants::parse(words[1], args)?)?,
+            b"DLOCK.GRANTS" => {
+                let request = Grants::parse(words[1], args)?;
+                let reply = answering::receive(&mut self.host, flags, USER, &request)?;
+                reply.map_or_else(|| self.later(), |reply| answers(&reply))
+            }
             b"DLOCK.GUARD" => self.guard(&name, &Guard::parse(args)?, &words[4..])?,
             b"DLOCK.OWNER" => {
-                let clock = self.state.begin_read(Role::Primary, self.now);
+                let clock = begin_read(&mut self.host, flags);
                 let holders = self.holders(&name, clock)?;
                 holders.first().map_or(Reply::Null, |holder| bulk(holder.owner()))
             }
@@ -146,40 +139,30 @@ impl Server {
     }
 
     fn acquire(&mut self, name: &LockName, request: &Acquire<'_>) -> Result<Reply, Reply> {
-        // An expired lease must not look like a deadlock, and a retry must not find a grant that is to be rolled back.
-        self.serve_queues();
-        let acquired = self.decide(name, |transition| transition.acquire(request, USER, true))?;
-        Ok(match acquired {
-            Acquired::Granted(granted) => Reply::Array(numbers(&granted).into()),
-            Acquired::NotGranted => Reply::NullArray,
-            Acquired::Queued(ahead) => match self.effects.parked {
-                Some(call) => Reply::Later(call),
-                None => Reply::Array(vec![int(ahead)]),
+        let flags = self.host.flags;
+        Ok(
+            match engine::acquire(&mut self.host, &name.key, flags, USER, request)? {
+                Acquired::Granted(granted) => Reply::Array(numbers(&granted).into()),
+                Acquired::NotGranted => Reply::NullArray,
+                Acquired::Queued(ahead) if request.wait.is_some_and(|wait| wait.inbox.is_some()) => {
+                    Reply::Array(vec![int(ahead)])
+                }
+                Acquired::Queued(_) => self.later(),
             },
-        })
+        )
     }
 
-    fn grants(&mut self, db: i32, request: &Grants<'_>) -> Result<Reply, Reply> {
-        let caller = Caller { db, user: USER };
-        let (reply, former) = match self.state.receive(request, caller, &inputs(self.now))? {
-            Received::Waits { call, former } => (Reply::Later(call), former),
-            Received::Replied { reply, former } => (answers(&reply), former),
-        };
-        self.woken.extend(former);
-        Ok(reply)
+    /// The client is blocked.
+    fn later(&mut self) -> Reply {
+        self.host.take_parked().map_or(Reply::NullArray, Reply::Later)
     }
 
     fn guard(&mut self, name: &LockName, request: &Guard<'_>, inner: &[&[u8]]) -> Result<Reply, Reply> {
         if let Some(command) = inner.first() {
-            check_guarded(&command.to_ascii_uppercase())?;
+            guard::check_command(command)?;
         }
-        let (clock, free) = (self.state.begin_read(Role::Primary, self.now), Lock::default());
-        let lock = match self.keys.get(name) {
-            Some(Value::Lock(lock, _)) => lock,
-            // Another type too: for the caller the lock is lost either way.
-            Some(Value::Text(_)) | None => &free,
-        };
-        let lease_ms = request.check(lock, clock)?;
+        let flags = self.host.flags;
+        let lease_ms = guard::check(&mut self.host, &name.key, flags, request)?;
         if inner.is_empty() {
             return Ok(int(lease_ms));
         }
@@ -187,15 +170,16 @@ impl Server {
     }
 
     fn info(&mut self, name: &LockName) -> Result<Reply, Reply> {
-        let clock = self.state.begin_read(Role::Primary, self.now);
+        let flags = self.host.flags;
+        let clock = begin_read(&mut self.host, flags);
         let holders = self.holders(name, clock)?;
-        let queue = self.state.wait_table.queue(name.as_ref());
+        let queue = self.queue(name);
         if holders.is_empty() && queue.is_none() {
             return Ok(Reply::Null);
         }
         let limit = holders.iter().map(|holder| holder.limit()).min();
         let holders = holders.into_iter().map(|holder| shown_holder(holder, clock));
-        let waiters = queue.into_iter().flat_map(Queue::iter).take(MAX_SHOWN);
+        let waiters = queue.into_iter().flat_map(Queue::iter).take(MAX_WAITERS_SHOWN);
         let waiters = waiters.map(|(_, waiter)| self.shown_waiter(waiter));
         Ok(Reply::Map(vec![
             ("limit", shown_limit(limit.unwrap_or(Limit::SHARED))),
@@ -213,10 +197,10 @@ impl Server {
         let mut fields = vec![
             ("owner", bulk(waiter.owner())),
             ("limit", shown_limit(waiter.limit())),
-            ("waited-ms", int(waiter.since().ms_until(self.now))),
+            ("waited-ms", int(waiter.since().ms_until(self.host.now()))),
             ("timeout-ms", timeout_ms),
         ];
-        if self.state.inboxes.has_name(waiter.inbox()) {
+        if self.host.engine().server.inboxes.has_name(waiter.inbox()) {
             fields.push(("wait", bulk(b"queue")));
         }
         Reply::Map(fields)
@@ -234,148 +218,62 @@ impl Server {
                 .map_or(Reply::Simple("PONG"), |message| bulk(message)),
             b"GET" => self.text(&name)?.map_or(Reply::Null, bulk),
             b"SET" => {
-                self.remove(&name);
-                self.keys.insert(name, Value::Text(words[2].to_owned()));
+                self.host.put(name, words[2].to_owned());
                 Reply::Simple("OK")
             }
             b"INCR" => {
                 let text = str::from_utf8(self.text(&name)?.unwrap_or(b"0")).ok();
                 let number = text.and_then(|text| text.parse::<i64>().ok()?.checked_add(1));
                 let number = number.ok_or(NOT_INTEGER)?;
-                self.keys
-                    .insert(name, Value::Text(number.to_string().into_bytes()));
+                self.host.put(name, number.to_string().into_bytes());
                 int(number)
             }
-            b"EXISTS" => int(keys.filter(|name| self.keys.contains_key(name)).count()),
-            b"DEL" => int(keys.filter(|name| self.remove(name)).count()),
+            b"EXISTS" => int(keys.filter(|name| self.host.value(name).is_some()).count()),
+            b"DEL" => int(keys.filter(|name| self.host.remove(name)).count()),
             _ => return Err(unknown(words)),
         })
     }
 
     fn text(&self, name: &LockName) -> Result<Option<&[u8]>, Reply> {
-        match self.keys.get(name) {
-            Some(Value::Lock(..)) => Err(WRONG_TYPE.into()),
-            Some(Value::Text(text)) => Ok(Some(text)),
+        match self.host.value(name) {
+            Some(Value::Lock(_)) => Err(Error::WrongType.into()),
+            Some(Value::Other(text)) => Ok(Some(text)),
             None => Ok(None),
         }
     }
 
     fn holders(&self, name: &LockName, clock: LeaseClock) -> Result<Vec<&Holder>, Reply> {
-        match self.keys.get(name) {
-            Some(Value::Lock(lock, _)) => Ok(lock.live_holders(clock).collect()),
-            Some(Value::Text(_)) => Err(WRONG_TYPE.into()),
+        match self.host.value(name) {
+            Some(Value::Lock(value)) => Ok(value.lock.live_holders(clock).collect()),
+            Some(Value::Other(_)) => Err(Error::WrongType.into()),
             None => Ok(Vec::new()),
         }
     }
 
-    /// Removes a key. Those who wait for the lock are served next. Returns whether the key was there.
-    fn remove(&mut self, name: &LockName) -> bool {
-        let former = self.keys.remove(name);
-        if let Some(Value::Lock(_, visit)) = &former {
-            self.visits.remove(&(*visit, name.clone()));
-        }
-        self.state
-            .wait_table
-            .schedule(name.as_ref(), Instant::DISTANT_PAST);
-        former.is_some()
+    fn queue(&self, name: &LockName) -> Option<&Queue> {
+        self.host.engine().server.wait_table.queue(name.as_ref())
     }
 
     /// Removes a key from all databases.
     pub(crate) fn lose(&mut self, key: &[u8]) {
         for db in 0..DATABASES {
-            self.remove(&LockName::new(db, key));
+            self.host.remove(&LockName::new(db, key));
         }
-    }
-
-    /// Runs a transition, stores its lock, and puts its answers into their inboxes.
-    fn decide<R>(
-        &mut self,
-        name: &LockName,
-        transition: impl FnOnce(&mut Transition<'_>) -> Result<R, dlock_core::Error>,
-    ) -> Result<R, Reply> {
-        let (mut lock, visit) = match self.keys.remove(name) {
-            Some(Value::Lock(lock, visit)) => (lock, Some(visit)),
-            Some(text) => {
-                self.keys.insert(name.clone(), text);
-                return Err(WRONG_TYPE.into());
-            }
-            None => (Lock::default(), None),
-        };
-        let inputs = inputs(self.now);
-        let mut begun = self
-            .state
-            .begin(&inputs, name.as_ref(), &mut lock, &mut self.effects);
-        let outcome = transition(&mut begun);
-        let next = lock.first_lease_end(self.effects.clock);
-        if next != visit {
-            visit.map(|at| self.visits.remove(&(at, name.clone())));
-            next.map(|at| self.visits.insert((at, name.clone())));
-        }
-        if let Some(at) = next {
-            self.keys.insert(name.clone(), Value::Lock(lock, at));
-        }
-        self.deliver();
-        Ok(outcome?)
-    }
-
-    fn deliver(&mut self) {
-        self.state.deliver(&mut self.effects);
-        self.woken.append(&mut self.effects.calls);
     }
 
     /// Does what is due: timeouts, expired leases, inboxes that end, grants whose clients are gone.
     pub(crate) fn process_due(&mut self) {
-        while let Some(step) = self.state.process_inboxes(self.now) {
-            if let InboxStep::Reply(call) = step {
-                self.woken.push(call);
-            }
-        }
-        self.serve_queues();
-        while let Some((at, name)) = self.visits.first()
-            && *at <= self.now
-        {
-            // A lock, which is due later afterwards, or gone.
-            let _ = self.decide(&name.clone(), |transition| {
-                transition.expire_holders();
-                Ok(())
-            });
-        }
-    }
-
-    fn serve_queues(&mut self) {
-        while let Some(grant) = self.state.inboxes.next_undelivered() {
-            if self.state.inboxes.claim(&grant) {
-                let id = grant.request_id.as_deref();
-                let request = Release {
-                    owner: &grant.owner,
-                    fence: Some(grant.fence),
-                    holds: id.map_or(Holds::One, Holds::ById),
-                };
-                // A key of another type has no grant.
-                let _ = self.decide(&grant.name, |transition| Ok(transition.rollback_grant(&request)));
-            }
-        }
-        while let Some(name) = self.state.wait_table.next_due(self.now) {
-            let served = self.decide(&name, |transition| {
-                transition.on_timer();
-                Ok(())
-            });
-            if let Err(Reply::Error(error)) = served {
-                self.state
-                    .turn_away_waiters(name.as_ref(), &error, self.now, &mut self.effects);
-                self.deliver();
-            }
-        }
+        self.host.run_due();
     }
 
     /// The calls that get their replies now.
     pub(crate) fn take_woken(&mut self) -> Vec<Call> {
-        std::mem::take(&mut self.woken)
+        self.host.take_woken()
     }
 
     /// Replies to a call that waited.
     pub(crate) fn reply(&mut self, call: Call, client: &mut Client) {
-        match self.state.inboxes.reply(call, self.now) {
+        match answering::reply(&mut self.host, call) {
             Some(dlock_core::Reply::Grants(reply)) => client.push(&answers(&reply)),
             Some(dlock_core::Reply::Answer(answer)) => client.push(&match answer {
                 Answer::Granted(granted) => Reply::Array(numbers(&granted).into()),
@@ -383,70 +281,71 @@ impl Server {
                 Answer::Rejected(error) => error.into(),
                 Answer::Elsewhere(error) => error.into(),
             }),
-            None => client.error(SUPERSEDED),
+            None => client.error(answering::SUPERSEDED),
         }
     }
 
     /// The client of a call is gone.
     pub(crate) fn lose_reader(&mut self, call: Call) {
-        self.state.lose_reader(call, self.now);
+        self.host.forget_blocked(call);
+        answering::lose_reader(&mut self.host, call);
     }
 
     /// How long until something is due.
     pub(crate) fn time_until_due(&mut self) -> Option<Duration> {
         self.read_clock();
-        let micros = self.next_due()?.as_micros().saturating_sub(self.now.as_micros());
+        let (due, now) = (self.host.next_due()?, self.host.now());
+        let micros = due.as_micros().saturating_sub(now.as_micros());
         Some(Duration::from_micros(micros.try_into().unwrap_or(0)))
-    }
-
-    fn next_due(&self) -> Option<Instant> {
-        let (queues, inboxes) = (&self.state.wait_table, &self.state.inboxes);
-        let rollback = (inboxes.undelivered() > 0).then_some(Instant::DISTANT_PAST);
-        let visit = self.visits.first().map(|(at, _)| *at);
-        let due = [rollback, visit, queues.next_wakeup(), inboxes.next_wakeup()];
-        due.into_iter().flatten().min()
     }
 
     /// The holders of a lock, and its queue.
     #[cfg(test)]
     pub(crate) fn lock(&self, key: &[u8]) -> (Vec<&Holder>, Option<&Queue>) {
         let name = LockName::new(0, key);
-        let holders = self.holders(&name, self.state.clock(self.now));
-        (
-            holders.unwrap_or_default(),
-            self.state.wait_table.queue(name.as_ref()),
-        )
+        let holders = self.holders(&name, self.host.engine().server.clock(self.host.now()));
+        (holders.unwrap_or_default(), self.queue(&name))
     }
 
     #[cfg(test)]
     pub(crate) fn has_inbox(&self, name: &[u8]) -> bool {
-        self.state.inboxes.find(name).is_some()
+        self.host.engine().server.inboxes.find(name).is_some()
     }
 
     /// Those who wait for a lock are told to ask elsewhere.
     #[cfg(test)]
     pub(crate) fn turn_away(&mut self, key: &[u8], error: &str) {
-        let name = LockName::new(0, key);
-        self.state
-            .turn_away_waiters(name.as_ref(), error, self.now, &mut self.effects);
-        self.deliver();
+        let refusal = engine::WriteCheck::Elsewhere(error.to_owned());
+        self.host.refusal = Some(refusal);
+        self.host.make_due(&LockName::new(0, key));
+        self.host.run_due();
+        self.host.refusal = None;
     }
 
     pub(crate) fn read_clock(&mut self) {
         let uptime = self.zero.elapsed();
         #[cfg(test)]
         let uptime = crate::simulation::server_uptime().unwrap_or(uptime);
-        self.now = after(Instant::default(), uptime.saturating_add(self.ahead));
+        self.set_clock(after(Instant::default(), uptime.saturating_add(self.ahead)));
+    }
+
+    fn set_clock(&mut self, now: Instant) {
+        let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        self.host.clocks = Clocks {
+            now,
+            unix_ms: unix.unwrap_or_default().as_millis() as u64,
+            random: RandomState::new().build_hasher().finish(),
+        };
     }
 
     /// Sets the clock ahead. Unless the server is paused, it stops wherever something is due: so the lease of the next
     /// waiter begins when that of the holder ends.
     pub(crate) fn advance(&mut self, time: Duration, is_paused: bool) {
         self.read_clock();
-        let end = after(self.now, time);
+        let end = after(self.host.now(), time);
         self.ahead = self.ahead.saturating_add(time);
-        while let Some(at) = self.next_due().filter(|at| *at <= end && !is_paused) {
-            self.now = self.now.max(at);
+        while let Some(at) = self.host.next_due().filter(|at| *at <= end && !is_paused) {
+            self.set_clock(self.host.now().max(at));
             self.process_due();
         }
     }
@@ -608,43 +507,7 @@ fn unknown(words: &[&[u8]]) -> Reply {
     format!("ERR unknown command '{name}', with args beginning with: {args}").into()
 }
 
-/// Rejects what GUARD does not run.
-fn check_guarded(command: &[u8]) -> Result<(), Reply> {
-    let reason = match command {
-        _ if command.starts_with(b"DLOCK.") => "DLOCK commands: send them on their own",
-        b"SELECT" | b"READONLY" | b"READWRITE" | b"ASKING" | b"WAIT" | b"WAITAOF" => {
-            "commands about the connection: send them on their own, before or after"
-        }
-        _ => return Ok(()),
-    };
-    Err(format!("ERR DLOCK.GUARD does not run {reason}").into())
-}
-
 fn after(instant: Instant, time: Duration) -> Instant {
     let micros = i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
     Instant::from_micros(instant.as_micros().saturating_add(micros))
-}
-
-fn inputs(now: Instant) -> Inputs<'static> {
-    Inputs {
-        now,
-        role: Role::Primary,
-        slot: None,
-        must_encode: false,
-        environment: &Process,
-    }
-}
-
-/// Wall clock and randomness of this process.
-struct Process;
-
-impl Environment for Process {
-    fn wall_clock(&self) -> WallClock {
-        let time = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        WallClock::from_unix_ms(time.unwrap_or_default().as_millis() as u64)
-    }
-
-    fn random(&self) -> u64 {
-        RandomState::new().build_hasher().finish()
-    }
 }

@@ -136,6 +136,14 @@ impl Buckets {
                 .is_some_and(|((bucket, _), _)| bucket.has_passed(now))
     }
 
+    /// When the first bucket is due.
+    pub fn next_due(&self) -> Option<Instant> {
+        if !self.early.is_empty() {
+            return Some(Instant::DISTANT_PAST);
+        }
+        self.slabs.first_key_value().map(|((bucket, _), _)| bucket.end())
+    }
+
     pub fn take_due(&mut self, now: Instant) -> Option<(InlineBytes, ExpiryHandle)> {
         if let Some(early) = self.take_early() {
             return Some(early);

@@ -45,6 +45,12 @@ impl Bucket {
         )
     }
 
+    /// When all of it has passed.
+    pub(super) fn end(self) -> Instant {
+        let next = i64::from(self.0).saturating_add(1);
+        Instant::from_micros(next.saturating_mul(BUCKET_MICROS))
+    }
+
     /// Whether all of it has passed.
     pub(super) fn has_passed(self, now: Instant) -> bool {
         self < Self::of(now)

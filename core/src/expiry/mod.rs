@@ -92,6 +92,11 @@ impl ExpiryIndex {
         self.databases.iter().any(|buckets| buckets.is_due(now))
     }
 
+    /// When it has something next.
+    pub fn next_due(&self) -> Option<Instant> {
+        self.databases.iter().filter_map(Buckets::next_due).min()
+    }
+
     /// Removes all locks of a database; -1 = of all databases.
     pub fn flush(&mut self, db: c_int) {
         if db < 0 {

@@ -33,14 +33,8 @@ impl<'a> InnerCommand<'a> {
         Some(Self { argv, name })
     }
 
-    pub fn is_one_of(&self, names: &[&str]) -> bool {
-        let own = self.name.bytes();
-        names.iter().any(|name| own.eq_ignore_ascii_case(name.as_bytes()))
-    }
-
-    pub fn name_starts_with(&self, prefix: &str) -> bool {
-        let start = self.name.bytes().get(..prefix.len());
-        start.is_some_and(|start| start.eq_ignore_ascii_case(prefix.as_bytes()))
+    pub fn name(&self) -> &'a [u8] {
+        self.name.bytes()
     }
 
     /// Its keys, as the server knows them: none if there is no such command, or if its arguments are wrong. A channel

@@ -11,7 +11,7 @@ use redis_module::raw;
 use crate::redis::ffi::api::api;
 use crate::redis::ffi::ctx::Ctx;
 use crate::redis::ffi::data_type::DataType;
-use crate::redis::ffi::gil::{Gil, GilCell};
+use crate::redis::ffi::gil::GilCell;
 use crate::redis::ffi::string::RStr;
 
 /// What is under a key.
@@ -77,7 +77,7 @@ impl<'c, 'a, T: DataType> WriteKey<'c, 'a, T> {
         Some(Self { open, ctx, value })
     }
 
-    /// The value, together with one that the [`Gil`] guards.
+    /// The value, together with one that a [`GilCell`] lends.
     pub fn value_and<S: Default>(&mut self, cell: &'static GilCell<S>) -> (Value<&mut T>, &mut S) {
         // SAFETY: the key is open, and nothing else reaches the value: both references borrow the key with its context.
         let value = self.value.map(|value| unsafe { &mut *value });
@@ -115,11 +115,6 @@ impl<'c, 'a, T: DataType> WriteKey<'c, 'a, T> {
                 api!(RedisModule_SetExpire)(self.open.0, no_expire);
             }
         }
-    }
-
-    /// For what does not call the server.
-    pub fn gil(&mut self) -> &mut Gil<'a> {
-        self.ctx
     }
 
     pub fn close(self) -> &'c mut Ctx<'a> {

@@ -1,0 +1,78 @@
+//! Carries out the effects of a transition, in one order.
+
+use std::rc::Rc;
+
+use super::announcements::announce;
+use super::answering::deliver;
+use super::error::Error;
+use super::host::Host;
+use super::internal_error::internal_error;
+use super::state::EngineState;
+use super::wait_timer;
+use crate::effects::{Answer, Effects};
+use crate::event::Event;
+use crate::name::LockNameRef;
+
+/// Carries out the effects of a change whose lock is stored: `lock` is its name for the core. `is_decision`: it was decided
+/// here, not received from the primary or the AOF.
+pub(super) fn perform<H: Host>(
+    host: &mut H,
+    (name, lock): (H::Name<'_>, LockNameRef<'_>),
+    is_decision: bool,
+    effects: &mut Effects,
+) {
+    // Before the module's keyspace events, which may make other modules run commands that grant this waiter.
+    if let Some(call) = effects.parked.take() {
+        host.block(call);
+    }
+    replicate(host, name, effects);
+    if is_decision {
+        count(host.state(), lock, effects);
+        if host.state().server.cluster.is_some() {
+            announce(host, false);
+        }
+    }
+    deliver(host, effects);
+    for event in &effects.events {
+        host.notify(*event, name);
+    }
+    if effects.may_be_due {
+        wait_timer::arm(host);
+    }
+}
+
+/// The server did not take the lock, so that the transition came to nothing. The reply to the request is an error: it
+/// does not wait, neither with BLOCK nor with QUEUE.
+#[cold]
+pub(super) fn fail(host: &mut impl Host, lock: LockNameRef<'_>, effects: &mut Effects) {
+    internal_error(host, "the server did not store a lock, which was not granted");
+    host.state().server.undo_queued(lock, effects);
+    let error: Rc<str> = Error::NotStored.to_string().into();
+    for wake in &mut effects.wakes {
+        wake.answer = Answer::Elsewhere(Rc::clone(&error));
+    }
+    deliver(host, effects);
+    wait_timer::arm(host);
+}
+
+/// Sends the encoded change. One that is not encoded is the running command itself: what a replica has received, or what
+/// the server only counts for its next snapshot, and then discards.
+fn replicate<H: Host>(host: &mut H, name: H::Name<'_>, effects: &Effects) {
+    if !effects.is_changed {
+        return;
+    }
+    match effects.change() {
+        Some(change) => host.replicate(name, change),
+        None => host.replicate_verbatim(),
+    }
+    if effects.changes_holders() {
+        host.signal_modified(name);
+    }
+}
+
+fn count(state: &mut EngineState, lock: LockNameRef<'_>, effects: &Effects) {
+    // A lock is contended if it has waiters, or had some that this transition answered.
+    let is_contended = effects.events.contains(&Event::Expired)
+        && (!effects.wakes.is_empty() || state.server.wait_table.queue(lock).is_some());
+    state.counters.record(effects, is_contended);
+}

@@ -1,0 +1,466 @@
+//! A host of the engine in memory: keys, a stream of replication, blocked clients, and clocks that the caller sets.
+//!
+//! It does what a server does between the calls of the module, and nothing more: the caller runs commands, lets timers
+//! fire, and asks for the replies to calls that were woken.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use super::cluster::nodes::LocalSlots;
+use super::codec::{decode_lock, encode_lock};
+use super::engine::{
+    EngineState, Error, Flags, Host, Level, LockValue, OpenKey, Process, Stored, WriteCheck, apply,
+    checkpoint, events, keyspace, scheduler,
+};
+use super::event::Event;
+use super::fence::WallClock;
+use super::inbox_id::Call;
+use super::inputs::Environment;
+use super::lock::Lock;
+use super::name::LockName;
+use super::server_state::Checkpoint;
+use super::time::Instant;
+
+/// The databases of a server.
+pub const DATABASES: i32 = 16;
+
+/// A server in memory.
+#[derive(Default)]
+pub struct Memory {
+    state: EngineState,
+    keys: BTreeMap<LockName, Value>,
+    db: i32,
+    /// What the clocks show.
+    pub clocks: Clocks,
+    /// What the server says of itself and of the running command.
+    pub flags: MemoryFlags,
+    /// Whether clients are paused.
+    pub is_paused: bool,
+    /// Why the server would accept no write of a client, if so.
+    pub refusal: Option<WriteCheck>,
+    /// What replicas and the append-only file get.
+    pub stream: Vec<Sent>,
+    /// The keyspace events that were published.
+    pub events: Vec<(Event, LockName)>,
+    /// The lines of the log.
+    pub log: Vec<(Level, String)>,
+    blocked: BTreeSet<Call>,
+    parked: Option<Call>,
+    woken: Vec<Call>,
+    wait_timer: Option<Instant>,
+    slice_timer: Option<Instant>,
+}
+
+/// What is under a key.
+pub enum Value {
+    /// A lock.
+    Lock(Box<LockValue>),
+    /// Something else.
+    Other(Vec<u8>),
+}
+
+/// What the clocks of a server show.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Clocks {
+    /// The monotonic clock.
+    pub now: Instant,
+    /// The wall clock, in milliseconds since 1970.
+    pub unix_ms: u64,
+    /// The next random bits.
+    pub random: u64,
+}
+
+/// See [`Flags`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryFlags {
+    /// It follows another server.
+    pub is_replica: bool,
+    /// It loads its files.
+    pub is_loading: bool,
+    /// It is a node of a cluster.
+    pub is_cluster: bool,
+    /// The command comes from the primary or from the append-only file.
+    pub must_obey: bool,
+}
+
+/// A command that replicas and the append-only file get.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Sent {
+    /// A change of this lock.
+    Change(LockName, Vec<u8>),
+    /// The running command.
+    Verbatim,
+    /// A checkpoint, and whether it ends the grace period.
+    Checkpoint(Checkpoint, bool),
+}
+
+/// What a snapshot holds of locks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    locks: Vec<(LockName, Vec<u8>)>,
+    checkpoint: Checkpoint,
+}
+
+impl Memory {
+    /// The state of the engine.
+    pub fn engine(&self) -> &EngineState {
+        &self.state
+    }
+
+    /// The value under a key.
+    pub fn value(&self, name: &LockName) -> Option<&Value> {
+        self.keys.get(name)
+    }
+
+    /// The lock under a key.
+    pub fn lock(&self, name: &LockName) -> Option<&Lock> {
+        match self.keys.get(name)? {
+            Value::Lock(value) => Some(&value.lock),
+            Value::Other(_) => None,
+        }
+    }
+
+    /// Puts a value that is no lock under a key, in place of what is there.
+    pub fn put(&mut self, name: LockName, value: Vec<u8>) {
+        self.remove(&name);
+        self.keys.insert(name, Value::Other(value));
+    }
+
+    /// Puts a lock under a key, in place of what is there, as RENAME and RESTORE do. The engine takes note of it.
+    pub fn put_lock(&mut self, name: LockName, lock: Lock) {
+        self.remove(&name);
+        let value = LockValue::new(lock);
+        value.observe(&mut self.state, name.as_ref(), self.clocks.now);
+        self.keys.insert(name, Value::Lock(Box::new(value)));
+    }
+
+    /// Removes a key, as DEL does. Returns whether it was there.
+    pub fn remove(&mut self, name: &LockName) -> bool {
+        let former = self.keys.remove(name);
+        if let Some(Value::Lock(value)) = &former {
+            keyspace::unlinked(value, self, name.as_ref());
+        }
+        former.is_some()
+    }
+
+    /// Swaps two databases, as SWAPDB does.
+    pub fn swap_dbs(&mut self, first: i32, second: i32) {
+        let swapped = |db| match db {
+            db if db == first => second,
+            db if db == second => first,
+            db => db,
+        };
+        let keys = std::mem::take(&mut self.keys).into_iter();
+        let keys = keys.map(|(name, value)| (LockName::new(swapped(name.db), &name.key), value));
+        self.keys = keys.collect();
+        events::swapped(self, [first, second]);
+    }
+
+    /// Does what is due: lets timers fire, and runs the cron where locks expire.
+    pub fn run_due(&mut self) {
+        if self.wait_timer.is_some_and(|at| at <= self.clocks.now) {
+            self.wait_timer = None;
+            scheduler::on_wait_timer(self);
+        }
+        if self.slice_timer.is_some_and(|at| at <= self.clocks.now) {
+            self.slice_timer = None;
+            scheduler::on_slice_timer(self);
+        }
+        if self.state.expiry.is_due(self.clocks.now) {
+            scheduler::run_jobs(self);
+        }
+    }
+
+    /// When [`Memory::run_due`] has something to do.
+    pub fn next_due(&self) -> Option<Instant> {
+        let timers = self.wait_timer.into_iter().chain(self.slice_timer);
+        timers.chain(self.state.expiry.next_due()).min()
+    }
+
+    /// The call for which the client of the last command is blocked, once.
+    pub fn take_parked(&mut self) -> Option<Call> {
+        self.parked.take()
+    }
+
+    /// The calls that get their replies now: see [`crate::engine::answering::reply`].
+    pub fn take_woken(&mut self) -> Vec<Call> {
+        std::mem::take(&mut self.woken)
+    }
+
+    /// The client of a call leaves before its reply. True if it was blocked.
+    pub fn forget_blocked(&mut self, call: Call) -> bool {
+        self.blocked.remove(&call)
+    }
+
+    /// Makes the queue of a lock due.
+    pub fn make_due(&mut self, name: &LockName) {
+        let table = &mut self.state.server.wait_table;
+        table.schedule(name.as_ref(), Instant::DISTANT_PAST);
+        self.set_wait_timer(0);
+    }
+
+    /// Takes a snapshot.
+    pub fn save(&self) -> Snapshot {
+        let clock = self.state.server.clock(self.clocks.now);
+        let locks = self.keys.iter().filter_map(|(name, value)| match value {
+            Value::Lock(value) => Some((name.clone(), encode_lock(&value.lock, clock))),
+            Value::Other(_) => None,
+        });
+        Snapshot {
+            locks: locks.collect(),
+            checkpoint: self.state.server.checkpoint(self.clocks.now),
+        }
+    }
+
+    /// Loads a snapshot into a server that has just started, or that follows another one from now on.
+    pub fn load(&mut self, snapshot: &Snapshot) -> Result<(), crate::error::Error> {
+        self.flags.is_loading = true;
+        events::loading_began(self);
+        let now = self.clocks.now;
+        self.state.server.restore_checkpoint(snapshot.checkpoint, now);
+        for (name, bytes) in &snapshot.locks {
+            let value = LockValue::new(decode_lock(bytes, now)?);
+            value.observe(&mut self.state, name.as_ref(), now);
+            self.keys.insert(name.clone(), Value::Lock(Box::new(value)));
+        }
+        self.flags.is_loading = false;
+        events::loading_ended(self);
+        Ok(())
+    }
+
+    /// Carries out a command of the primary, or of the append-only file.
+    pub fn receive(&mut self, sent: &Sent) -> Result<(), Error> {
+        self.flags.must_obey = true;
+        let flags = self.flags;
+        let outcome = match sent {
+            Sent::Change(name, change) => {
+                self.db = name.db;
+                apply(self, &name.key, flags, change)
+            }
+            Sent::Checkpoint(received, ends_grace) => checkpoint::apply(self, flags, *received, *ends_grace),
+            Sent::Verbatim => Ok(()),
+        };
+        self.flags.must_obey = false;
+        outcome
+    }
+
+    fn name_of(&self, key: &[u8]) -> LockName {
+        LockName::new(self.db, key)
+    }
+}
+
+impl fmt::Debug for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let locks = self.keys.iter().filter_map(|(name, value)| match value {
+            Value::Lock(value) => Some((name, &value.lock)),
+            Value::Other(_) => None,
+        });
+        f.debug_struct("Memory")
+            .field("locks", &locks.collect::<Vec<_>>())
+            .field("server", &self.state.server)
+            .field("clocks", &self.clocks)
+            .field("flags", &self.flags)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Environment for Clocks {
+    fn wall_clock(&self) -> WallClock {
+        WallClock::from_unix_ms(self.unix_ms)
+    }
+
+    fn random(&self) -> u64 {
+        self.random
+    }
+}
+
+impl Process for Memory {
+    type Environment = Clocks;
+
+    fn state(&mut self) -> &mut EngineState {
+        &mut self.state
+    }
+
+    fn now(&self) -> Instant {
+        self.clocks.now
+    }
+
+    fn environment(&self) -> Clocks {
+        self.clocks
+    }
+
+    fn set_wait_timer(&mut self, period_ms: u64) {
+        self.wait_timer = Some(self.clocks.now.after_ms(period_ms));
+    }
+
+    fn set_slice_timer(&mut self, period_ms: u64) {
+        self.slice_timer = Some(self.clocks.now.after_ms(period_ms));
+    }
+
+    fn wake(&mut self, call: Call) {
+        if self.blocked.remove(&call) {
+            self.woken.push(call);
+        }
+    }
+
+    fn log(&mut self, level: Level, text: &str) {
+        self.log.push((level, text.to_owned()));
+    }
+}
+
+impl Host for Memory {
+    type Name<'n> = &'n [u8];
+    type OwnName = Box<[u8]>;
+    type Flags = MemoryFlags;
+    type Key<'h> = MemoryKey<'h>;
+
+    fn flags(&self) -> MemoryFlags {
+        self.flags
+    }
+
+    fn is_paused(&self) -> bool {
+        self.is_paused
+    }
+
+    fn db(&self) -> i32 {
+        self.db
+    }
+
+    fn select_db(&mut self, db: i32) -> bool {
+        let exists = (0..DATABASES).contains(&db);
+        if exists {
+            self.db = db;
+        }
+        exists
+    }
+
+    fn bytes(name: Self::Name<'_>) -> &[u8] {
+        name
+    }
+
+    fn make_name(key: &[u8]) -> Box<[u8]> {
+        key.into()
+    }
+
+    fn name(own: &Box<[u8]>) -> &[u8] {
+        own
+    }
+
+    fn open<'h>(&'h mut self, name: &[u8]) -> Option<MemoryKey<'h>> {
+        let name = self.name_of(name);
+        Some(MemoryKey { host: self, name })
+    }
+
+    fn read<R>(&mut self, name: &[u8], read: impl FnOnce(Stored<&LockValue>, &mut EngineState) -> R) -> R {
+        let stored = match self.keys.get(&self.name_of(name)) {
+            None => Stored::Nothing,
+            Some(Value::Lock(value)) => Stored::Lock(&**value),
+            Some(Value::Other(_)) => Stored::OtherType,
+        };
+        read(stored, &mut self.state)
+    }
+
+    fn check_write(&mut self, _: &[u8], _: MemoryFlags) -> WriteCheck {
+        self.refusal.clone().unwrap_or(WriteCheck::Accepted)
+    }
+
+    fn is_out_of_memory(&mut self) -> bool {
+        false
+    }
+
+    fn replicate(&mut self, name: &[u8], change: &[u8]) {
+        self.stream
+            .push(Sent::Change(self.name_of(name), change.to_vec()));
+    }
+
+    fn replicate_verbatim(&mut self) {
+        self.stream.push(Sent::Verbatim);
+    }
+
+    fn replicate_checkpoint(&mut self, checkpoint: Checkpoint, ends_grace: bool, _: bool) {
+        self.stream.push(Sent::Checkpoint(checkpoint, ends_grace));
+    }
+
+    fn signal_modified(&mut self, _: &[u8]) {}
+
+    fn notify(&mut self, event: Event, name: &[u8]) {
+        self.events.push((event, self.name_of(name)));
+    }
+
+    fn broadcast(&mut self, _: &[u8]) {}
+
+    fn block(&mut self, call: Call) {
+        self.blocked.insert(call);
+        self.parked = Some(call);
+    }
+
+    fn has_no_replicas(&mut self) -> bool {
+        false
+    }
+
+    fn local_slots(&mut self) -> Option<LocalSlots> {
+        None
+    }
+
+    fn is_cluster_down(&mut self) -> Option<bool> {
+        None
+    }
+}
+
+/// An open key.
+pub struct MemoryKey<'h> {
+    host: &'h mut Memory,
+    name: LockName,
+}
+
+impl<'h> OpenKey<'h, Memory> for MemoryKey<'h> {
+    fn value(&mut self) -> (Stored<&mut LockValue>, &mut EngineState) {
+        let stored = match self.host.keys.get_mut(&self.name) {
+            None => Stored::Nothing,
+            Some(Value::Lock(value)) => Stored::Lock(&mut **value),
+            Some(Value::Other(_)) => Stored::OtherType,
+        };
+        (stored, &mut self.host.state)
+    }
+
+    fn set(&mut self, value: Box<LockValue>) -> bool {
+        self.host.keys.insert(self.name.clone(), Value::Lock(value));
+        true
+    }
+
+    fn delete(&mut self) {
+        self.host.remove(&self.name);
+    }
+
+    fn persist(&mut self) {}
+
+    fn close(self) -> &'h mut Memory {
+        self.host
+    }
+}
+
+impl Flags for MemoryFlags {
+    fn is_primary(self) -> bool {
+        !self.is_replica
+    }
+
+    fn is_loading(self) -> bool {
+        self.is_loading
+    }
+
+    fn is_cluster(self) -> bool {
+        self.is_cluster
+    }
+
+    fn has_aof(self) -> bool {
+        true
+    }
+
+    fn must_obey(self) -> bool {
+        self.must_obey
+    }
+
+    fn is_slot_import(self) -> bool {
+        false
+    }
+}
