@@ -101,7 +101,7 @@ fn process_due_while<H: Host>(host: &mut H, goes_on: impl Fn(usize, &H) -> bool)
     is_done
 }
 
-fn process_lock<H: Host>(host: &mut H, name: &LockName, key: H::Name<'_>, flags: H::Flags) {
+pub(crate) fn process_lock<H: Host>(host: &mut H, name: &LockName, key: H::Name<'_>, flags: H::Flags) {
     match gate::check(host, key, flags) {
         WriteCheck::Accepted => run_timer_step(host, name, key, flags),
         WriteCheck::Later => {

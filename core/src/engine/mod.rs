@@ -36,6 +36,8 @@ mod sweeper;
 mod wait_timer;
 
 pub use acquire::acquire;
+#[cfg(any(test, feature = "testing"))]
+pub(crate) use due::process_lock;
 pub use error::Error;
 pub use host::{Flags, Host, Level, OpenKey, Process, Stored, WriteCheck};
 pub use lock_change::{Cause, apply, decide};

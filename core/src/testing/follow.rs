@@ -18,7 +18,7 @@ pub fn execute(server: &mut Server, sent: &Sent, now: Micros) {
 pub fn full_sync(replica: &mut Server, primary: &Server, late: Micros) {
     let now = replica.now().max(primary.now() + late);
     *replica = Server::load(&primary.save(), now, replica.origin);
-    for lock in 0..primary.locks.len() {
+    for lock in 0..primary.names.len() {
         assert_follows(&primary.stored(lock), &replica.stored(lock));
     }
 }

@@ -7,9 +7,12 @@ use crate::event::Event;
 use crate::fence::Fence;
 use crate::lease_clock::LeaseClock;
 use crate::lock::{Holder, Lock};
-use crate::queue::Waiter;
+use crate::name::LockNameRef;
+use crate::queue::{Queue, Waiter};
 use crate::request::{Acquire, Holds, Release};
 use crate::ticket::Ticket;
+use crate::time::Instant;
+use crate::wait_table::WaitTable;
 
 /// A lock and its queue at one time.
 #[derive(Debug)]
@@ -20,6 +23,20 @@ pub struct Snapshot {
     pub is_cut: bool,
     /// The timer is to fire at once.
     pub is_due: bool,
+}
+
+impl Snapshot {
+    pub fn of(name: LockNameRef<'_>, lock: &Lock, table: &WaitTable, now: Instant) -> Self {
+        let queue = table.queue(name);
+        let waiters = queue.into_iter().flat_map(Queue::iter);
+        let wakeup = table.entry(name).and_then(|entry| entry.next_wakeup);
+        Self {
+            lock: lock.clone(),
+            queue: waiters.map(|(ticket, waiter)| (ticket, waiter.clone())).collect(),
+            is_cut: queue.is_some_and(|queue| queue.is_cut),
+            is_due: wakeup.is_some_and(|wakeup| wakeup <= now),
+        }
+    }
 }
 
 /// One transition.

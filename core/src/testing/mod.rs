@@ -5,7 +5,7 @@
 //! ops         requests, replies and views: what core and model are compared by
 //! naive       the model: locks with queues by the letter of the contract, without optimizations
 //! step        what can happen: requests, disconnects, time, and events of locks and of the server
-//! server      the core as a server; checks the invariants after every transition
+//! server      the engine on a host in memory; checks the invariants after every transition
 //! invariants  what must be true after every transition, whatever was requested
 //! pair        core and model side by side
 //! follow      replicas and the append-only file execute what the server replicated

@@ -410,6 +410,11 @@ impl Model {
         }
     }
 
+    /// A lock has come to another name, with holders up to this fence.
+    pub fn learn_fence(&mut self, fence: Fence) {
+        self.floor = self.floor.max(fence);
+    }
+
     /// The live holders, earliest grant first.
     pub fn live(&self, lock: usize) -> impl Iterator<Item = &Holder> {
         let holders = self.locks[lock].holders.iter();

@@ -57,10 +57,10 @@ impl Pair {
     /// A pair with this server. Holders in its locks are to be added to the model.
     pub fn of(mut server: Server) -> Self {
         server.set_policy(|policy| policy.max_waiters_per_lock = MAX_WAITERS);
-        let locks = server.locks.len();
+        let locks = server.names.len();
         let model = Model {
-            last_fence: server.state.fences.last(),
-            floor: server.state.fences.last(),
+            last_fence: server.state().fences.last(),
+            floor: server.state().fences.last(),
             max_waiters: MAX_WAITERS,
             detect_deadlocks: true,
             locks: vec![Default::default(); locks],
@@ -102,7 +102,7 @@ impl Pair {
 
     pub fn step(&mut self, step: Step) {
         if self.server.tick() {
-            self.model.advance_fences(self.server.state.fences.last());
+            self.model.advance_fences(self.server.state().fences.last());
         }
         match step {
             // The server rejects a write that it may not execute before the module sees it.
@@ -150,7 +150,7 @@ impl Pair {
         self.turn_away_waiters();
         let saved = self.server.save();
         let mut restarted = Server::load(&saved, self.model.now, origin);
-        restarted.state.set_policy(*self.server.state.policy());
+        restarted.state_mut().set_policy(*self.server.state().policy());
         restarted.effects.max_answers = self.server.effects.max_answers;
         restarted.replies = self.server.take_replies();
         self.server = restarted;
@@ -160,7 +160,7 @@ impl Pair {
     /// The server has begun to decide. Its fence counter may advance later, at the end of the grace period.
     fn begin_term(&mut self, has_advanced: bool, grace_ms: u64) {
         if has_advanced {
-            self.model.advance_fences(self.server.state.fences.last());
+            self.model.advance_fences(self.server.state().fences.last());
         }
         if grace_ms > 0 {
             self.model.begin_grace(grace_ms);
@@ -202,8 +202,8 @@ impl Pair {
         assert_one_line(&Error::Deadlock(Box::new(cycle.clone())));
         let closes_it = self.model.deadlocked().is_empty();
         let index = |name: &LockName| {
-            let mut locks = self.server.locks.iter();
-            locks.position(|(known, _)| known == name).expect("a known lock")
+            let mut locks = self.server.names.iter();
+            locks.position(|known| known == name).expect("a known lock")
         };
         let links = || cycle.links.iter();
         let of_request = |link: &Link| (&*link.owner, index(&link.waits_for)) == (owner, lock);
@@ -291,6 +291,9 @@ impl Pair {
             Admin::Rename { from, to } if from == to => {}
             Admin::Rename { from, to } => {
                 self.may_be_deadlocked = true;
+                // Those whose leases have expired count too, and the model has forgotten them.
+                let youngest = self.server.lock_at(from).holders().last();
+                model.learn_fence(youngest.map_or(0, |holder| holder.fence()));
                 self.server.rename(from, to);
                 let holders = std::mem::take(&mut model.locks[from].holders);
                 model.locks[to].holders = holders;
@@ -452,11 +455,12 @@ impl Pair {
         }
         assert!(all_done(self), "a client never got a reply");
         assert!(
-            self.server.state.wait_table.is_empty() && self.server.state.wait_table.next_wakeup().is_none()
+            self.server.state().wait_table.is_empty()
+                && self.server.state().wait_table.next_wakeup().is_none()
         );
-        assert_eq!(self.server.state.wait_table.longest_since(), None);
+        assert_eq!(self.server.state().wait_table.longest_since(), None);
         let involves =
-            |(_, request): &(usize, Request)| self.server.state.wait_table.involves(request.owner());
+            |(_, request): &(usize, Request)| self.server.state().wait_table.involves(request.owner());
         assert!(
             !self.asks.iter().any(involves),
             "the wait table still has an owner"

@@ -1,4 +1,4 @@
-//! The core under test: a server with locks and their queues, which drives `Transition` as the shell does.
+//! The core under test: a server with locks and their queues, on the module's own engine.
 //!
 //! The invariants are checked after every transition made here, so every test checks them.
 
@@ -10,6 +10,9 @@ use super::ops::{Answer, Client, HolderView, LockView, Micros, Reply, Request, W
 use super::outside::{IN_2025_UNIX_MS, Outside};
 use crate::codec::{decode_lock, encode_lock};
 use crate::effects::{self, Effects};
+use crate::engine::{
+    self, Host, Process, WriteCheck, answering, checkpoint, decide, process_lock, scheduler,
+};
 use crate::error::Error;
 use crate::event::Event;
 use crate::fence::Fence;
@@ -18,6 +21,7 @@ use crate::inbox;
 use crate::inbox_id::Call;
 use crate::lease_clock::LeaseClock;
 use crate::lock::{Holder, Lock};
+use crate::memory::{self, Clocks, Memory};
 use crate::name::LockName;
 use crate::outcome::Acquired;
 use crate::policy::Policy;
@@ -37,11 +41,12 @@ pub const RETRY_MS: u64 = 50;
 
 #[derive(Debug)]
 pub struct Server {
-    pub state: ServerState,
-    /// The value of each name; free = no key.
-    pub locks: Vec<(LockName, Lock)>,
-    pub effects: Effects,
-    now: Instant,
+    pub(crate) host: Memory,
+    pub names: Vec<LockName>,
+    /// Those of the last transition that have been carried out.
+    pub effects: Box<Effects>,
+    /// What a name without a key has.
+    free: Lock,
     /// What the clock of this server shows at 0.
     pub origin: Micros,
     clients: BTreeMap<Call, Client>,
@@ -107,10 +112,10 @@ impl Server {
     /// A server before [`Server::start`].
     fn starting(names: impl Iterator<Item = LockName>, origin: Micros) -> Self {
         let mut server = Self {
-            state: ServerState::default(),
-            locks: names.map(|name| (name, Lock::default())).collect(),
-            effects: Effects::default(),
-            now: Instant::from_micros(origin),
+            host: Memory::default(),
+            names: names.collect(),
+            effects: Box::default(),
+            free: Lock::default(),
             origin,
             clients: BTreeMap::new(),
             last_client: 0,
@@ -118,6 +123,7 @@ impl Server {
             woken: Vec::new(),
             sent: Vec::new(),
         };
+        server.set_now(0);
         // With this grace period, which never starts, any MINFENCE is accepted.
         let any = GraceLength::Ms(u64::MAX);
         server.set_policy(|policy| {
@@ -138,30 +144,51 @@ impl Server {
     }
 
     pub fn set_policy(&mut self, change: impl FnOnce(&mut Policy)) {
-        let mut policy = *self.state.policy();
+        let mut policy = *self.state().policy();
         change(&mut policy);
-        self.state.set_policy(policy);
+        self.state_mut().set_policy(policy);
+    }
+
+    pub fn state(&self) -> &ServerState {
+        &self.host.engine().server
+    }
+
+    pub fn state_mut(&mut self) -> &mut ServerState {
+        &mut self.host.state().server
+    }
+
+    /// The value of a name; free = no key.
+    pub fn lock_at(&self, lock: usize) -> &Lock {
+        self.host.lock(&self.names[lock]).unwrap_or(&self.free)
     }
 
     pub fn clock(&self) -> LeaseClock {
-        self.state.clock(self.now)
+        self.state().clock(self.instant_now())
     }
 
     pub fn now(&self) -> Micros {
-        self.now.as_micros() - self.origin
+        self.instant_now().as_micros() - self.origin
+    }
+
+    fn instant_now(&self) -> Instant {
+        self.host.clocks.now
     }
 
     pub fn set_now(&mut self, now: Micros) {
-        self.now = self.instant(now);
+        self.host.clocks = Clocks {
+            now: self.instant(now),
+            // The wall clock of all servers.
+            unix_ms: IN_2025_UNIX_MS + now as u64 / 1_000,
+            random: 0,
+        };
     }
 
     pub fn pass(&mut self, micros: Micros) {
         self.set_now(self.now() + micros);
     }
 
-    /// The wall clock of all servers.
     fn outside(&self) -> Outside {
-        Outside::at_unix_ms(IN_2025_UNIX_MS + self.now() as u64 / 1_000)
+        Outside::at_unix_ms(self.host.clocks.unix_ms)
     }
 
     fn instant(&self, time: Micros) -> Instant {
@@ -170,21 +197,22 @@ impl Server {
 
     /// A grace period starts, or the current one becomes longer.
     pub fn grace(&mut self, ms: u64) {
-        self.state.grace.restore(ms, self.now);
+        let now = self.instant_now();
+        self.state_mut().grace.restore(ms, now);
     }
 
     /// Begins to decide, with a grace period of this length. Returns what [`Server::tick`] does.
     pub fn start(&mut self, grace_ms: u64) -> bool {
-        let (known, policy) = (self.state.fences.known(), *self.state.policy());
+        let (known, policy) = (self.state().fences.known(), *self.state().policy());
         let length = GraceLength::Ms(grace_ms);
         let (startup, failover) = (length, length);
         self.set_policy(|policy| policy.graces = GraceSettings { startup, failover });
         let has_advanced = self.tick();
-        self.state.set_policy(policy);
+        self.state_mut().set_policy(policy);
         // Replicas begin with what it has now.
         self.sent.clear();
         assert!(
-            self.state.fences.known() >= known,
+            self.state().fences.known() >= known,
             "the fence counter went backwards"
         );
         has_advanced
@@ -192,31 +220,31 @@ impl Server {
 
     /// As [`Server::start`], for a replica that becomes the primary.
     pub fn promote(&mut self, grace_ms: u64) -> bool {
-        self.state.promote();
+        self.state_mut().promote();
         self.start(grace_ms)
     }
 
     /// What the cron does. Returns whether the fence counter has advanced, as it has to after a start or a promotion.
     pub fn tick(&mut self) -> bool {
-        let was_pending = self.state.fences.is_advance_pending();
-        let outside = self.outside();
-        self.state.tick(&outside.inputs(self.now));
-        let has_advanced = was_pending && !self.state.fences.is_advance_pending();
+        let was_pending = self.state().fences.is_advance_pending();
+        let (outside, now) = (self.outside(), self.instant_now());
+        self.state_mut().tick(&outside.inputs(now));
+        let has_advanced = was_pending && !self.state().fences.is_advance_pending();
         if has_advanced {
-            self.send(0, Command::Sync(self.state.checkpoint(self.now)));
+            self.send(0, Command::Sync(self.state().checkpoint(now)));
         }
         has_advanced
     }
 
     pub fn save(&self) -> Saved {
         let clock = self.clock();
-        let lock = |(name, lock): &(LockName, Lock)| {
-            let stored = (!lock.is_free()).then(|| encode_lock(lock, clock));
+        let lock = |name: &LockName| {
+            let stored = self.host.lock(name).map(|lock| encode_lock(lock, clock));
             (name.clone(), stored)
         };
         Saved {
-            locks: self.locks.iter().map(lock).collect(),
-            checkpoint: self.state.checkpoint(self.now),
+            locks: self.names.iter().map(lock).collect(),
+            checkpoint: self.state().checkpoint(self.instant_now()),
         }
     }
 
@@ -225,12 +253,14 @@ impl Server {
         let names = saved.locks.iter().map(|(name, _)| name.clone());
         let mut server = Self::starting(names, origin);
         server.set_now(now);
-        for ((_, lock), (_, stored)) in server.locks.iter_mut().zip(&saved.locks) {
+        let now = server.instant_now();
+        for (name, stored) in &saved.locks {
             if let Some(bytes) = stored {
-                *lock = decode_lock(bytes, server.now).expect("a lock that was encoded");
+                let lock = decode_lock(bytes, now).expect("a lock that was encoded");
+                server.host.put_lock(name.clone(), lock);
             }
         }
-        server.state.restore_checkpoint(saved.checkpoint, server.now);
+        server.state_mut().restore_checkpoint(saved.checkpoint, now);
         server
     }
 
@@ -245,7 +275,7 @@ impl Server {
             Request::Release(request) => transition.release(request).map(Answer::Holds),
             Request::Extend(request) => transition.extend(request).map(Answer::Lease),
         });
-        let Some(call) = self.effects.parked.take() else {
+        let Some(call) = self.host.take_parked() else {
             return Some(reply);
         };
         let former = self.clients.insert(call, client);
@@ -287,61 +317,104 @@ impl Server {
     ) -> Reply {
         self.tick();
         let before = self.snapshot(lock);
-        let known_before = self.state.fences.known();
-        let (outside, clock) = (self.outside(), self.clock());
-        let inputs = outside.inputs(self.now);
-        let (name, value) = &mut self.locks[lock];
-        let mut begun = self.state.begin(&inputs, name.as_ref(), value, &mut self.effects);
-        let reply = transition(&mut begun);
+        let known_before = self.state().fences.known();
         let is_blocking = matches!(cause, Cause::Request(request) if request.blocks());
-        assert_eq!(
-            self.effects.parked.is_some(),
-            is_blocking && matches!(reply, Ok(Answer::Queued(_))),
-            "only a request that blocks and waits is parked"
-        );
-        invariants::check(&Checked {
-            before: &before,
-            known_before,
-            cause,
-            clock,
-            evictable: self.state.policy().evictable,
-            max_holders: self.state.policy().max_holders,
-            after: &self.snapshot(lock),
-            known_after: self.state.fences.known(),
-            reply: &reply,
-            effects: &self.effects,
-        });
-        if self.effects.is_changed {
-            let events = self.effects.events.clone();
-            self.send(
-                lock,
-                Command::Apply(self.effects.change().expect("an encoded change").to_vec(), events),
+        let check = |transition: &Transition<'_>, reply: &Reply| {
+            let (state, name, value, effects) = transition.parts();
+            assert_eq!(
+                effects.parked.is_some(),
+                is_blocking && matches!(reply, Ok(Answer::Queued(_))),
+                "only a request that blocks and waits is parked"
             );
-        }
+            invariants::check(&Checked {
+                before: &before,
+                known_before,
+                cause,
+                clock: effects.clock,
+                evictable: state.policy().evictable,
+                max_holders: state.policy().max_holders,
+                after: &Snapshot::of(name, value, &state.wait_table, effects.clock.now),
+                known_after: state.fences.known(),
+                reply,
+                effects,
+            });
+        };
+        let is_client = matches!(cause, Cause::Request(_));
+        let cause = if is_client {
+            engine::Cause::Client
+        } else {
+            engine::Cause::Timer
+        };
+        let mut events = Vec::new();
+        let reply = self.decide(lock, cause, |it| {
+            let reply = transition(it);
+            check(it, &reply);
+            events.clone_from(&it.parts().3.events);
+            reply
+        });
+        self.take_effects();
+        self.send_stream(lock, &events);
         self.reply_to_waiters();
         reply
     }
 
-    fn snapshot(&self, lock: usize) -> Snapshot {
-        let waiters = self
-            .waiters(lock)
-            .map(|(ticket, waiter)| (ticket, waiter.clone()));
-        Snapshot {
-            lock: self.locks[lock].1.clone(),
-            queue: waiters.collect(),
-            is_cut: self.is_cut(lock),
-            is_due: self.is_due(lock),
+    fn decide(
+        &mut self,
+        lock: usize,
+        cause: engine::Cause,
+        transition: impl FnOnce(&mut Transition<'_>) -> Reply,
+    ) -> Reply {
+        let name = self.select(lock);
+        let flags = self.host.flags;
+        let max_answers = self.effects.max_answers;
+        self.host.state().effects_scratch = Some(std::mem::take(&mut self.effects));
+        self.effects.max_answers = max_answers;
+        match decide(&mut self.host, &name.key, flags, cause, transition) {
+            Ok(answer) => Ok(answer),
+            Err(engine::Error::Rejected(error)) => Err(error),
+            Err(error) => panic!("{error}"),
         }
+    }
+
+    fn select(&mut self, lock: usize) -> LockName {
+        let name = self.names[lock].clone();
+        assert!(self.host.select_db(name.db), "a database");
+        name
+    }
+
+    /// Those of the last transition, whose answers are delivered. The engine does not keep those of many waiters.
+    fn take_effects(&mut self) {
+        if let Some(effects) = self.host.state().effects_scratch.take() {
+            self.effects = effects;
+        }
+    }
+
+    /// What the engine has replicated.
+    fn send_stream(&mut self, lock: usize, events: &[Event]) {
+        for sent in std::mem::take(&mut self.host.stream) {
+            match sent {
+                memory::Sent::Change(_, change) => {
+                    self.send(lock, Command::Apply(change, events.to_vec()));
+                }
+                memory::Sent::Checkpoint(checkpoint, _) => self.send(0, Command::Sync(checkpoint)),
+                memory::Sent::Verbatim => panic!("a decision that is not encoded"),
+            }
+        }
+    }
+
+    fn snapshot(&self, lock: usize) -> Snapshot {
+        let (name, table) = (self.names[lock].as_ref(), &self.state().wait_table);
+        Snapshot::of(name, self.lock_at(lock), table, self.instant_now())
     }
 
     /// Whether the last transition had more waiters to answer than one may.
     pub fn is_cut(&self, lock: usize) -> bool {
-        let queue = self.state.wait_table.queue(self.locks[lock].0.as_ref());
+        let queue = self.state().wait_table.queue(self.names[lock].as_ref());
         queue.is_some_and(|queue| queue.is_cut)
     }
 
     fn waiters(&self, lock: usize) -> impl Iterator<Item = (Ticket, &queue::Waiter)> {
-        let queue = self.state.wait_table.queue(self.locks[lock].0.as_ref());
+        let queue = self.state().wait_table.queue(self.names[lock].as_ref());
         queue.into_iter().flat_map(Queue::iter)
     }
 
@@ -351,13 +424,12 @@ impl Server {
     }
 
     fn reply_to_waiters(&mut self) {
-        self.state.deliver(&mut self.effects);
-        for call in self.effects.calls.drain(..) {
+        for call in self.host.take_woken() {
             let Some(client) = self.clients.remove(&call) else {
                 self.woken.push(call);
                 continue;
             };
-            let Some(inbox::Reply::Answer(answer)) = self.state.inboxes.reply(call, self.now) else {
+            let Some(inbox::Reply::Answer(answer)) = answering::reply(&mut self.host, call) else {
                 panic!("a waiter has no answer");
             };
             let reply = match answer {
@@ -373,14 +445,15 @@ impl Server {
 
     /// The lock that is due first.
     pub fn due(&mut self) -> Option<usize> {
-        let name = self.state.wait_table.next_due(self.now)?;
-        self.locks.iter().position(|(known, _)| *known == name)
+        let now = self.instant_now();
+        let name = self.state_mut().wait_table.next_due(now)?;
+        self.names.iter().position(|known| *known == name)
     }
 
     pub fn is_due(&self, lock: usize) -> bool {
-        let entry = self.state.wait_table.entry(self.locks[lock].0.as_ref());
+        let entry = self.state().wait_table.entry(self.names[lock].as_ref());
         let wakeup = entry.and_then(|entry| entry.next_wakeup);
-        wakeup.is_some_and(|wakeup| wakeup <= self.now)
+        wakeup.is_some_and(|wakeup| wakeup <= self.instant_now())
     }
 
     pub fn process_due(&mut self) {
@@ -391,10 +464,26 @@ impl Server {
 
     /// A timer fires while the server may not grant: waiters time out, the rest is deferred.
     pub fn defer(&mut self, lock: usize) {
-        let name = self.locks[lock].0.as_ref();
-        self.state.time_out_waiters(name, self.now, &mut self.effects);
-        self.state.wait_table.defer(name, self.now.after_ms(RETRY_MS));
+        self.process_refused(lock, WriteCheck::Later);
+    }
+
+    fn process_refused(&mut self, lock: usize, refusal: WriteCheck) {
+        let name = self.select(lock);
+        self.host.refusal = Some(refusal);
+        let flags = self.host.flags;
+        process_lock(&mut self.host, &name, &name.key, flags);
+        self.host.refusal = None;
         self.reply_to_waiters();
+    }
+
+    /// Does all that is due, as the timer does: inboxes, rollbacks, queues. Returns the calls that get their replies, but
+    /// those of clients.
+    pub fn run_due(&mut self) -> Vec<Call> {
+        scheduler::on_wait_timer(&mut self.host);
+        let before = self.woken.len();
+        self.reply_to_waiters();
+        self.host.stream.clear();
+        self.woken.split_off(before)
     }
 
     /// The client of a waiter disconnects.
@@ -402,38 +491,49 @@ impl Server {
         let call = self.clients.iter().find(|(_, other)| **other == client);
         let call = *call.expect("a client that waits").0;
         self.clients.remove(&call);
-        self.state.lose_reader(call, self.now);
+        self.lose_reader(call);
+    }
+
+    /// The client of a call is gone.
+    pub fn lose_reader(&mut self, call: Call) {
+        self.host.forget_blocked(call);
+        answering::lose_reader(&mut self.host, call);
     }
 
     /// All waiters of this lock get an error.
     pub fn drain(&mut self, lock: usize) {
         while self.waiters(lock).next().is_some() {
-            let name = self.locks[lock].0.as_ref();
-            self.state
-                .turn_away_waiters(name, "MOVED", self.now, &mut self.effects);
-            self.reply_to_waiters();
+            self.process_refused(lock, WriteCheck::Elsewhere("MOVED".to_owned()));
         }
     }
 
     /// A grace period starts, and is replicated.
     pub fn begin_grace(&mut self, ms: u64) {
         self.grace(ms);
-        let checkpoint = self.state.checkpoint(self.now);
-        (0..self.locks.len()).for_each(|lock| self.send(lock, Command::Sync(checkpoint)));
+        let checkpoint = self.state().checkpoint(self.instant_now());
+        (0..self.names.len()).for_each(|lock| self.send(lock, Command::Sync(checkpoint)));
     }
 
     /// The name has another value, and its queue is due.
     pub fn replace(&mut self, lock: usize, value: Lock) {
-        self.locks[lock].1 = value;
-        let name = self.locks[lock].0.as_ref();
-        self.state.wait_table.recheck_holders(name);
+        self.put(lock, value);
         self.mark_due(lock);
+    }
+
+    fn put(&mut self, lock: usize, value: Lock) {
+        let name = self.names[lock].clone();
+        if value.is_free() {
+            self.host.remove(&name);
+        } else {
+            self.host.put_lock(name, value);
+        }
     }
 
     /// Makes a queue due, if there is one.
     pub fn mark_due(&mut self, lock: usize) {
-        let name = self.locks[lock].0.as_ref();
-        self.state.wait_table.schedule(name, Instant::DISTANT_PAST);
+        let name = self.names[lock].clone();
+        let table = &mut self.state_mut().wait_table;
+        table.schedule(name.as_ref(), Instant::DISTANT_PAST);
     }
 
     /// DEL
@@ -444,7 +544,8 @@ impl Server {
 
     /// RENAME
     pub fn rename(&mut self, from: usize, to: usize) {
-        let value = std::mem::take(&mut self.locks[from].1);
+        let value = self.lock_at(from).clone();
+        self.put(from, Lock::default());
         self.mark_due(from);
         self.replace(to, value);
         self.send(to, Command::RenameFrom(from));
@@ -452,15 +553,15 @@ impl Server {
 
     /// DUMP; `None` = no key.
     pub fn dump(&self, lock: usize) -> Option<Vec<u8>> {
-        let (mut value, clock) = (self.locks[lock].1.clone(), self.clock());
+        let (mut value, clock) = (self.lock_at(lock).clone(), self.clock());
         value.remove_if(|holder| !holder.is_live(clock), |_| {});
         (!value.is_free()).then(|| encode_lock(&value, clock))
     }
 
     /// RESTORE REPLACE
     pub fn restore(&mut self, lock: usize, bytes: &[u8]) {
-        let value = decode_lock(bytes, self.now).expect("what was dumped can be restored");
-        self.state.observe_lock(&value, self.now);
+        let now = self.instant_now();
+        let value = decode_lock(bytes, now).expect("what was dumped can be restored");
         self.replace(lock, value);
         self.send(lock, Command::Restore(bytes.to_vec()));
     }
@@ -470,30 +571,48 @@ impl Server {
     pub fn receive(&mut self, lock: usize, command: &Command) {
         match command {
             Command::Apply(change, _) => self.apply(lock, change),
-            Command::Delete => self.locks[lock].1 = Lock::default(),
-            Command::RenameFrom(from) => self.locks[lock].1 = std::mem::take(&mut self.locks[*from].1),
-            Command::Restore(bytes) => {
-                self.locks[lock].1 = decode_lock(bytes, self.now).expect("a lock that the primary decoded");
+            Command::Delete => self.put(lock, Lock::default()),
+            Command::RenameFrom(from) => {
+                let value = self.lock_at(*from).clone();
+                self.put(*from, Lock::default());
+                self.put(lock, value);
             }
-            Command::Sync(checkpoint) => self.state.apply_checkpoint(*checkpoint, self.now),
+            Command::Restore(bytes) => {
+                let value = decode_lock(bytes, self.instant_now());
+                self.put(lock, value.expect("a lock that the primary decoded"));
+            }
+            Command::Sync(received) => {
+                self.obey(|host, flags| checkpoint::apply(host, flags, *received, false))
+            }
         }
     }
 
     fn apply(&mut self, lock: usize, change: &[u8]) {
-        let value = &mut self.locks[lock].1;
-        self.state
-            .apply(self.now, value, change, &mut self.effects)
-            .expect("a command of the primary");
+        let name = self.select(lock);
+        self.obey(|host, flags| engine::apply(host, &name.key, flags, change));
+        self.take_effects();
         assert!(self.effects.is_changed, "a replica propagates what it received");
-        let known = self.state.fences.known();
+        let (value, known) = (self.lock_at(lock), self.state().fences.known());
         assert!(value.is_sound(), "{value:?}");
         assert!(value.holders().iter().all(|holder| holder.fence() <= known));
     }
 
+    /// Carries out a command of the primary.
+    fn obey(&mut self, command: impl FnOnce(&mut Memory, memory::MemoryFlags) -> Result<(), engine::Error>) {
+        let must_obey = true;
+        let flags = memory::MemoryFlags {
+            must_obey,
+            ..self.host.flags
+        };
+        command(&mut self.host, flags).expect("a command of the primary");
+        self.host.stream.clear();
+    }
+
     /// Adds a holder to a state under test. It gets the next fence.
     pub fn put_holder(&mut self, lock: usize, holder: &naive::Holder) -> Fence {
-        let name = self.locks[lock].0.as_ref();
-        let fence = self.state.fences.next_fence(name, None).expect("a fence");
+        let name = self.names[lock].clone();
+        let fence = self.state_mut().fences.next_fence(name.as_ref(), None);
+        let fence = fence.expect("a fence");
         let (since, lease_end) = (self.instant(holder.since), self.instant(holder.lease_end));
         let mut put = Holder::new(holder.owner, holder.limit, fence, since, lease_end);
         for id in &holder.holds {
@@ -503,35 +622,41 @@ impl Server {
             }
             .expect("few holds");
         }
-        self.locks[lock].1.push(put);
+        let mut value = self.lock_at(lock).clone();
+        value.push(put);
+        self.put(lock, value);
         fence
     }
 
     /// Adds a waiter to a state under test.
     pub fn put_waiter(&mut self, lock: usize, client: Client, request: &Acquire<'_>) {
-        let (clock, policy) = (self.clock(), *self.state.policy());
+        let (clock, policy, now) = (self.clock(), *self.state().policy(), self.instant_now());
+        let (name, value) = (self.names[lock].clone(), self.lock_at(lock).clone());
         let ServerState {
             wait_table: table,
             inboxes,
             ..
-        } = &mut self.state;
-        let (name, nobody) = (self.locks[lock].0.as_ref(), Caller { db: 0, user: b"" });
+        } = self.state_mut();
+        let (name, nobody) = (name.as_ref(), Caller { db: 0, user: b"" });
         let inbox = inboxes.of(None, nobody).expect("an inbox without a name");
         let timeout = request.wait.expect("a waiter").timeout;
-        let waiter = queue::Waiter::new(request, timeout, inbox, self.now);
+        let waiter = queue::Waiter::new(request, timeout, inbox, now);
         let inserted = table
             .insert(name, waiter, &policy, (inboxes, 0))
             .expect("room in the queue");
         table.recheck_holders(name);
-        table.sync(name, &self.locks[lock].1, clock);
+        table.sync(name, &value, clock);
         let call = inboxes.expect(inbox, inserted.ticket, inserted.name);
-        self.clients.insert(call.expect("a client to be blocked"), client);
+        let call = call.expect("a client to be blocked");
+        self.host.block(call);
+        let _ = self.host.take_parked();
+        self.clients.insert(call, client);
     }
 
     /// When the leases of the live holders end, on the clock that all servers share.
     pub fn lease_ends(&self, lock: usize) -> Vec<Micros> {
         let clock = self.clock();
-        let live = self.locks[lock].1.live_holders(clock);
+        let live = self.lock_at(lock).live_holders(clock);
         live.map(|holder| holder.lease_end(clock).as_micros() - self.origin)
             .collect()
     }
@@ -543,7 +668,7 @@ impl Server {
     }
 
     pub fn next_wakeup(&self) -> Option<Micros> {
-        let wakeup = self.state.wait_table.next_wakeup()?;
+        let wakeup = self.state().wait_table.next_wakeup()?;
         Some(wakeup.as_micros().saturating_sub(self.origin))
     }
 
@@ -557,7 +682,7 @@ impl Server {
 
     pub fn view(&self, lock: usize) -> LockView<'_> {
         let clock = self.clock();
-        let live = self.locks[lock].1.live_holders(clock);
+        let live = self.lock_at(lock).live_holders(clock);
         let waiters = self.waiters(lock).map(|(_, waiter)| Waiter {
             client: self.clients[&waiter.inbox().call_of_block()],
             since: waiter.since.as_micros() - self.origin,
@@ -577,7 +702,7 @@ impl Server {
     }
 
     pub fn guard(&self, lock: usize, request: &Guard<'_>) -> Result<u64, Error> {
-        request.check(&self.locks[lock].1, self.clock())
+        request.check(self.lock_at(lock), self.clock())
     }
 
     pub fn stored(&self, lock: usize) -> Vec<Stored> {
@@ -585,6 +710,6 @@ impl Server {
             let lease_end = holder.lease_end(self.clock()).as_micros() - self.origin;
             (holder.without_times(), lease_end)
         };
-        self.locks[lock].1.holders().iter().map(stored).collect()
+        self.lock_at(lock).holders().iter().map(stored).collect()
     }
 }

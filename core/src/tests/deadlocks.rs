@@ -1,7 +1,6 @@
 //! Deadlocks by example: which requests are rejected, the cycle in the error, and the cost of the search.
 
 use crate::error::Error;
-use crate::lock::Lock;
 use crate::name::LockName;
 use crate::testing::Answer::Holds;
 use crate::testing::Server;
@@ -9,10 +8,10 @@ use crate::testing::Server;
 /// The text of the error. Nothing is queued.
 #[track_caller]
 fn rejection(server: &mut Server, command: &str) -> String {
-    let before = server.state.wait_table.waiters();
+    let before = server.state().wait_table.waiters();
     match server.call(command) {
         Err(Error::Deadlock(cycle)) => {
-            assert_eq!(server.state.wait_table.waiters(), before);
+            assert_eq!(server.state().wait_table.waiters(), before);
             cycle.to_string()
         }
         reply => panic!("{reply:?} to {command}"),
@@ -236,7 +235,7 @@ fn deadlock_message_names_eight_owners_in_order_and_cuts_names() {
 fn deadlock_log_line_names_lock_and_database_of_each_owner() {
     let long = format!("\"\n{}", "é".repeat(40));
     let mut server = Server::with(&["a", &long]);
-    server.locks.push((LockName::new(3, b"b"), Lock::default()));
+    server.names.push(LockName::new(3, b"b"));
     for (key, owner) in [("a", "alice"), (&*long, "bob"), ("b", "carol")] {
         server.granted(&format!("ACQUIRE {key} {owner} 60000"));
     }

@@ -52,7 +52,7 @@ impl Server {
     }
 
     pub(crate) fn lock(&self, key: &str) -> &Lock {
-        &self.locks[self.index(key)].1
+        self.lock_at(self.index(key))
     }
 
     /// The holders, expired ones included.
@@ -62,7 +62,7 @@ impl Server {
     }
 
     pub(crate) fn index(&self, key: &str) -> usize {
-        let mut names = self.locks.iter().map(|(name, _)| &*name.key);
+        let mut names = self.names.iter().map(|name| &*name.key);
         names
             .position(|name| name == key.as_bytes())
             .expect("a lock of this server")

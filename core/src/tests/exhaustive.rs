@@ -143,7 +143,8 @@ impl Alphabet {
         }
         steps.extend(self.grace_ticks.iter().map(|ticks| Step::Grace(*ticks)));
         let server = state.server(ORIGIN, 0);
-        for (lock, (_, value)) in server.locks.iter().enumerate() {
+        for lock in 0..server.names.len() {
+            let value = server.lock_at(lock);
             steps.extend((0..state.locks[lock].queue.len()).map(|place| Step::Disconnect(lock, place)));
             steps.push(Step::Delete(lock));
             for owner in &OWNERS[..3] {
@@ -284,8 +285,9 @@ impl State {
         let mut pair = Pair::of(self.server(ORIGIN, 0));
         pair.model.grace_end = pair.server.grace_end();
         for (lock, state) in self.locks.iter().enumerate() {
-            let fences = pair.server.locks[lock]
-                .1
+            let fences = pair
+                .server
+                .lock_at(lock)
                 .holders()
                 .iter()
                 .map(|holder| holder.fence());

@@ -11,6 +11,7 @@
 //! against_model  random schedules, core and model side by side
 //! one_answer_each  transitions that answer one waiter each, and requests between them
 //! replay         what is replicated gives the same state: on lagging replicas, from the AOF, after a promotion
+//! crash          a crash after every record that is replicated: restart from the log, promotion of the replica
 //! exhaustive     every reachable state of small locks, with and without queues
 //! scaling        many holders in one transition: the work is linear in their number
 //! codec          the encoding: nothing is lost, nothing unsound is accepted
@@ -18,6 +19,8 @@
 
 mod against_model;
 mod codec;
+#[cfg(not(miri))] // Ten thousand sequences.
+mod crash;
 mod deadlocks;
 mod dsl;
 #[cfg(not(miri))] // Millions of states.

@@ -128,7 +128,7 @@ impl Alone {
             }
         }
         assert!(self.done.iter().all(|done| *done), "a client never got a reply");
-        assert!(self.server.state.wait_table.is_empty() && self.server.next_wakeup().is_none());
+        assert!(self.server.state().wait_table.is_empty() && self.server.next_wakeup().is_none());
     }
 }
 

@@ -33,7 +33,7 @@ struct Aof {
 
 impl Followers {
     fn of(primary: &Server) -> Self {
-        let locks = primary.locks.len();
+        let locks = primary.names.len();
         Self {
             replicas: vec![Server::new(locks, -77_000_000), Server::new(locks, 5_000_000_123)],
             aof: Aof::starting(primary),

@@ -5,7 +5,7 @@ use crate::event::Event;
 use crate::fence::MAX_FENCE;
 use crate::grace::GraceLength;
 use crate::limit::Limit;
-use crate::lock::{Holder, MAX_REQUEST_IDS};
+use crate::lock::{Holder, Lock, MAX_REQUEST_IDS};
 use crate::outcome::Granted;
 use crate::testing::Answer::{Holds, Lease, NotGranted};
 use crate::testing::{IN_2025_UNIX_MS, ORIGIN, Outside, Server};
@@ -284,10 +284,12 @@ fn acquire_with_65th_reqid_is_rejected() {
 #[test]
 fn reentry_at_largest_hold_count_is_rejected() {
     let mut server = server();
-    let (now, fence) = (server.clock().now, server.state.fences.known());
+    let (now, fence) = (server.clock().now, server.state().fences.known());
     let mut alice = Holder::new(b"alice", Limit::MUTEX, fence, now, now.after_ms(10));
     alice.add_anonymous(u32::MAX).unwrap();
-    server.locks[0].1.push(alice);
+    let mut lock = Lock::default();
+    lock.push(alice);
+    server.replace(0, lock);
     assert_eq!(server.call("ACQUIRE a alice 99"), Err(Error::TooManyHolds));
     assert_eq!(server.call("RELEASE a alice"), Ok(Holds(u64::from(u32::MAX) - 1)));
 }
@@ -295,7 +297,7 @@ fn reentry_at_largest_hold_count_is_rejected() {
 #[test]
 fn acquire_with_exhausted_fences_is_rejected() {
     let mut server = server();
-    server.state.fences.observe(MAX_FENCE - 1);
+    server.state_mut().fences.observe(MAX_FENCE - 1);
     assert_eq!(server.granted("ACQUIRE a alice 10 SHARED").fence, MAX_FENCE);
     assert_eq!(server.call("ACQUIRE a bob 10 SHARED"), Err(Error::FencesUsedUp));
     assert_eq!(server.granted("ACQUIRE a alice 10 SHARED").holds, 2);
@@ -309,7 +311,7 @@ fn grace_period_of_longest_lease_covers_one_that_was_extended_to() {
     // The setting was lowered since.
     let longest = GraceLength::LongestLease { max_lease_ms: 1_000 };
     server.set_policy(|policy| policy.graces.failover = longest);
-    server.state.promote();
+    server.state_mut().promote();
     server.tick();
     assert_eq!(server.grace_end(), Some(5_000_000));
 }
@@ -321,13 +323,14 @@ fn promotions_from_one_primary_differ_by_21_random_bits() {
     let primary = primary.save();
     let promoted = |random| {
         let mut replica = Server::load(&primary, 0, ORIGIN);
-        replica.state.promote();
+        replica.state_mut().promote();
         let outside = Outside {
             random,
             ..Outside::at_unix_ms(IN_2025_UNIX_MS)
         };
-        replica.state.tick(&outside.inputs(replica.clock().now));
-        replica.state.fences.known()
+        let now = replica.clock().now;
+        replica.state_mut().tick(&outside.inputs(now));
+        replica.state().fences.known()
     };
     for bit in 0..21 {
         assert_eq!(promoted(1 << bit) - promoted(0), 1 << bit);

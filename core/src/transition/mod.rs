@@ -140,6 +140,12 @@ impl Transition<'_> {
         expire_holders(self.lock, self.clock, self.effects);
     }
 
+    /// What it works on, for checks.
+    #[cfg(any(test, feature = "testing"))]
+    pub(crate) fn parts(&self) -> (&ServerState, LockNameRef<'_>, &Lock, &Effects) {
+        (self.server, self.name, self.lock, self.effects)
+    }
+
     #[inline(always)]
     fn rules(&mut self) -> Rules<'_> {
         let queue = self.server.wait_table.queue_mut(self.name);

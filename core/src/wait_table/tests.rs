@@ -1,7 +1,7 @@
 //! What the wait table copies of locks, and what a search for deadlocks visits.
 
 use super::*;
-use crate::testing::{Answer, Server};
+use crate::testing::{Answer, Request, Server};
 
 #[test]
 fn wait_table_updates_limit_of_returning_holder() {
@@ -11,19 +11,23 @@ fn wait_table_updates_limit_of_returning_holder() {
     server.waits("ACQUIRE a bob 60000 BLOCK 0");
     server.replace(0, server.lock("b").clone());
     server.process_due();
-    let entry = server.state.wait_table.entry(LockNameRef::new(0, b"a")).unwrap();
+    let entry = server
+        .state()
+        .wait_table
+        .entry(LockNameRef::new(0, b"a"))
+        .unwrap();
     assert_eq!(entry.holders[0].limit, Limit::SHARED);
 }
 
 /// The number of holders that the wait table has copied of the first lock, which is waited for.
 fn copied(server: &Server) -> usize {
-    let name = server.locks[0].0.as_ref();
-    let entry = server.state.wait_table.entry(name);
+    let name = server.names[0].as_ref();
+    let entry = server.state().wait_table.entry(name);
     entry.expect("a queue").holders.len()
 }
 
 fn involves(server: &Server, owner: &str) -> bool {
-    server.state.wait_table.involves(owner.as_bytes())
+    server.state().wait_table.involves(owner.as_bytes())
 }
 
 #[test]
@@ -42,7 +46,7 @@ fn wait_table_copies_no_holders_of_lock_with_more_than_64() {
 
 /// The number of owners, locks and requests that a search for this owner visits.
 fn visited(server: &Server, owner: &str) -> (usize, usize, usize) {
-    let wait_table = &server.state.wait_table;
+    let wait_table = &server.state().wait_table;
     let graph = wait_table.wait_for_graph(owner.as_bytes(), server.clock());
     let graph = graph.ok().expect("a small graph");
     let requests = graph.locks.iter().map(|site| site.queue.len()).sum();
@@ -119,7 +123,7 @@ fn with_queues(number: usize) -> Server {
 }
 
 fn due(server: &Server) -> usize {
-    (0..server.locks.len())
+    (0..server.names.len())
         .filter(|lock| server.is_due(*lock))
         .count()
 }
@@ -128,9 +132,9 @@ fn due(server: &Server) -> usize {
 fn queues_of_emptied_database_become_due_64_at_a_time_after_those_that_are_due() {
     let mut server = with_queues(150);
     server.pass(1_000);
-    server.state.wait_table.schedule_db(Some(1));
+    server.state_mut().wait_table.schedule_db(Some(1));
     assert_eq!((server.due(), due(&server)), (None, 0), "another database");
-    server.state.wait_table.schedule_db(Some(0));
+    server.state_mut().wait_table.schedule_db(Some(0));
     server.mark_due(149);
     assert_eq!((server.due(), due(&server)), (Some(149), 1));
     server.on_timer(149);
@@ -147,13 +151,13 @@ fn queues_of_emptied_database_become_due_64_at_a_time_after_those_that_are_due()
 #[test]
 fn database_that_is_emptied_again_is_swept_again() {
     let mut server = with_queues(100);
-    server.state.wait_table.schedule_db(None);
+    server.state_mut().wait_table.schedule_db(None);
     let first = server.due().expect("a queue");
     server.on_timer(first);
-    server.state.wait_table.schedule_db(None);
+    server.state_mut().wait_table.schedule_db(None);
     server.process_due();
     assert_eq!(due(&server), 0);
-    server.state.wait_table.schedule_db(None);
+    server.state_mut().wait_table.schedule_db(None);
     (0..100).for_each(|lock| server.drain(lock));
     assert_eq!(server.next_wakeup(), None, "nobody waits");
 }
@@ -161,12 +165,13 @@ fn database_that_is_emptied_again_is_swept_again() {
 /// SWAPDB: the request comes before the queue is due.
 #[test]
 fn waiter_that_holds_swapped_lock_reenters_with_next_request() {
-    let mut server = Server::with(&["a", "b"]);
+    let mut server = Server::with(&["a"]);
+    server.names.push(LockName::new(1, b"a"));
     server.granted("ACQUIRE a alice 60000");
-    server.granted("ACQUIRE b bob 60000 SHARED");
+    let other = Request::parse("ACQUIRE bob 60000 SHARED");
+    assert!(matches!(server.ask(9, 1, &other), Some(Ok(Answer::Granted(_)))));
     let waiting = server.waits("ACQUIRE a bob 60000 SHARED BLOCK 0");
-    server.locks[0].1 = std::mem::take(&mut server.locks[1].1);
-    server.state.wait_table.schedule_db(None);
+    server.host.swap_dbs(0, 1);
     assert_eq!(server.call("EXTEND a alice 60000"), Err(Error::NotOwner));
     assert!(server.has_been_granted(waiting));
     assert_eq!(server.lock("a").holders().len(), 1);

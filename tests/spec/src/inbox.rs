@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use dlock_core::testing::{self, Answer, Server, inputs_at};
 use dlock_core::{
-    Acquire, Answered, Caller, Error, Grants, Holds, InboxStep, Limit, Queue, Received, Release, Timeout,
-    Wait,
+    Acquire, Answered, Caller, Error, Grants, Holds, Limit, Queue, Received, Release, Timeout, Wait,
 };
 
 use crate::trace::{Data, Difference, Trace};
@@ -143,9 +142,9 @@ impl Core {
         let holders = self.server.stored(0);
         let queue = self
             .server
-            .state
+            .state()
             .wait_table
-            .queue(self.server.locks[0].0.as_ref());
+            .queue(self.server.names[0].as_ref());
         let waiters = queue.into_iter().flat_map(Queue::iter);
         Seen {
             reply,
@@ -154,7 +153,7 @@ impl Core {
                 .map(|(holder, _)| name(holder.owner()))
                 .unwrap_or_default(),
             queue: waiters.map(|(_, waiter)| name(waiter.owner())).collect(),
-            has_inbox: self.server.state.inboxes.find(INBOX).is_some(),
+            has_inbox: self.server.state().inboxes.find(INBOX).is_some(),
         }
     }
 
@@ -202,7 +201,11 @@ impl Core {
             ttl_ms: Some(TTL_MS),
         };
         let now = self.server.clock().now;
-        match self.server.state.receive(&request, PROCESS, &inputs_at(now)) {
+        match self
+            .server
+            .state_mut()
+            .receive(&request, PROCESS, &inputs_at(now))
+        {
             Ok(Received::Replied { reply, .. }) => {
                 self.cursors.extend(replied.map(|it| (it, reply.cursor)));
                 let granted =
@@ -226,19 +229,6 @@ impl Core {
     }
 
     fn process(&mut self) {
-        while let Some(step) = self.server.state.process_inboxes(self.server.clock().now) {
-            assert!(!matches!(step, InboxStep::Reply(_)), "nobody calls");
-        }
-        while let Some(grant) = self.server.state.inboxes.next_undelivered() {
-            if self.server.state.inboxes.claim(&grant) {
-                let request = Release {
-                    owner: &grant.owner,
-                    fence: Some(grant.fence),
-                    holds: Holds::ById(grant.request_id.as_deref().expect("a REQID")),
-                };
-                self.server.rollback_grant(0, &request);
-            }
-        }
-        self.server.process_due();
+        assert_eq!(self.server.run_due(), [], "nobody calls");
     }
 }

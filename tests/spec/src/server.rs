@@ -141,7 +141,7 @@ impl Core {
     }
 
     fn advance(&mut self, counter: u64) {
-        self.server.state.fences.observe(self.offset + counter);
+        self.server.state_mut().fences.observe(self.offset + counter);
     }
 
     fn step(&mut self, event: &Event) -> Seen {
@@ -172,13 +172,13 @@ impl Core {
         Seen {
             reply,
             holder: self.holder(),
-            counter: self.server.state.fences.known() - self.offset,
+            counter: self.server.state().fences.known() - self.offset,
         }
     }
 
     /// Without its data. What it knew of fences is only compared once its grace period is over.
     fn restart(&mut self) {
-        let counter = self.server.state.fences.known() - self.offset;
+        let counter = self.server.state().fences.known() - self.offset;
         *self = Self::with_counter(counter);
         self.server.grace(GRACE_MS);
     }

@@ -20,7 +20,7 @@ fn timed_out_request_is_answered_timeout() {
     let (mut server, cursor) = held();
     server.queued("ACQUIRE a bob 60000 QUEUE inbox 10 REQID r1");
     server.pass(10_000);
-    server.process();
+    server.run_due();
     assert_eq!(server.next_answers(cursor), ["timeout r1 a bob"]);
 }
 
@@ -73,9 +73,9 @@ fn acknowledged_answer_is_gone() {
     let (mut server, cursor) = queued();
     server.released("RELEASE a alice");
     let first = server.grants(&format!("inbox {cursor}")).cursor;
-    assert_eq!(server.state.inboxes.answers(), 1);
+    assert_eq!(server.state().inboxes.answers(), 1);
     assert!(server.next_answers(first).is_empty());
-    assert_eq!(server.state.inboxes.answers(), 0);
+    assert_eq!(server.state().inboxes.answers(), 0);
 }
 
 /// An answer came between the reply and its acknowledgement.
@@ -107,7 +107,7 @@ fn cursor_within_a_reply_is_rejected_and_acknowledges_nothing() {
         server.grants_error(&format!("inbox {}", both - 1)),
         Error::NoInbox
     );
-    assert_eq!(server.state.inboxes.answers(), 2);
+    assert_eq!(server.state().inboxes.answers(), 2);
 }
 
 #[test]
@@ -185,7 +185,7 @@ fn cursors_of_a_new_inbox_are_above_those_of_the_ended_one() {
     let (mut server, cursor) = queued();
     server.released("RELEASE a alice");
     let last = server.grants(&format!("inbox {cursor} TTL 0")).cursor;
-    server.process();
+    server.run_due();
     assert!(server.grants("inbox 0").cursor > last);
     assert_eq!(server.grants_error(&format!("inbox {last}")), Error::NoInbox);
 }

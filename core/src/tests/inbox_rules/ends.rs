@@ -17,14 +17,14 @@ use crate::time::Instant;
 fn inbox_outlives_its_ttl_by_four_passes_of_the_loop() {
     let (mut server, _) = held();
     server.pass(999_999);
-    server.process();
+    server.run_due();
     server.pass(1);
     for _ in 0..4 {
-        server.process();
+        server.run_due();
         assert!(server.has_inbox("inbox"));
         server.pass(10_000);
     }
-    server.process();
+    server.run_due();
     assert!(!server.has_inbox("inbox"));
 }
 
@@ -33,7 +33,7 @@ fn inbox_that_ends_empty_leaves_nothing_to_clear() {
     let (mut server, _) = held();
     server.grants("inbox 0 TTL 0");
     assert!(!server.has_inbox("inbox"));
-    assert_eq!(server.state.inboxes.next_wakeup(), None);
+    assert_eq!(server.state().inboxes.next_wakeup(), None);
 }
 
 #[test]
@@ -41,11 +41,11 @@ fn call_in_the_last_pass_keeps_the_inbox() {
     let (mut server, cursor) = held();
     server.pass(1_000_000);
     for _ in 0..4 {
-        server.process();
+        server.run_due();
         server.pass(10_000);
     }
     server.grants(&format!("inbox {cursor}"));
-    server.process();
+    server.run_due();
     assert!(server.has_inbox("inbox"));
 }
 
@@ -77,8 +77,7 @@ fn inbox_does_not_end_while_a_call_waits() {
 fn inbox_whose_reader_is_lost_ends_after_its_ttl() {
     let (mut server, cursor) = held();
     let call = server.grants_waits(&format!("inbox {cursor} BLOCK 60000"));
-    let now = server.clock().now;
-    server.state.lose_reader(call, now);
+    server.lose_reader(call);
     assert!(server.has_inbox("inbox"));
     server.outlast_ttl();
     assert!(!server.has_inbox("inbox"));
@@ -89,13 +88,13 @@ fn time_of_an_inbox_stands_still_while_clients_are_paused() {
     let (mut server, _) = held();
     let look = |server: &mut Server, is_paused| {
         let now = server.clock().now;
-        server.state.inboxes.look_at_pauses(is_paused, now);
+        server.state_mut().inboxes.look_at_pauses(is_paused, now);
     };
     look(&mut server, true);
     server.outlast_ttl();
     assert!(server.has_inbox("inbox"), "in the pause");
     look(&mut server, false);
-    server.process();
+    server.run_due();
     assert!(server.has_inbox("inbox"), "after it");
     server.outlast_ttl();
     assert!(!server.has_inbox("inbox"));
@@ -108,7 +107,10 @@ fn waiters_of_an_ended_inbox_leave_all_queues() {
     server.waits("ACQUIRE a dave 60000 BLOCK 0");
     server.outlast_ttl();
     assert_eq!(
-        (server.state.wait_table.waiters(), server.state.inboxes.waiters()),
+        (
+            server.state().wait_table.waiters(),
+            server.state().inboxes.waiters()
+        ),
         (1, 0)
     );
     server.released("RELEASE a alice");
@@ -152,8 +154,7 @@ fn grant_for_a_reader_that_is_gone_is_rolled_back_with_its_inbox() {
     let (mut server, cursor) = queued();
     let call = server.grants_waits(&format!("inbox {cursor} BLOCK 2000"));
     server.released("RELEASE a alice");
-    let now = server.clock().now;
-    server.state.lose_reader(call, now);
+    server.lose_reader(call);
     server.outlast_ttl();
     assert!(server.lock("a").is_free());
 }
@@ -166,7 +167,7 @@ fn grant_to_a_waiter_of_an_ended_inbox_is_rolled_back() {
     server.grants(&format!("inbox {cursor} TTL 0"));
     server.released("RELEASE a alice");
     assert_eq!(server.owners("a"), ["bob"]);
-    server.process();
+    server.run_due();
     assert!(server.has_been_granted(dave));
 }
 
@@ -176,7 +177,7 @@ fn request_repeated_while_its_ended_inbox_is_cleared_keeps_its_place_in_the_new_
     server.grants(&format!("inbox {cursor} TTL 0"));
     let new = server.grants("inbox 0").cursor;
     server.queued("ACQUIRE a bob 60000 QUEUE inbox 0 REQID r1");
-    server.process();
+    server.run_due();
     server.released("RELEASE a alice");
     assert_eq!(server.next_answers(new), ["granted r1 a bob"]);
 }
@@ -186,8 +187,8 @@ fn demotion_ends_all_inboxes_and_their_calls() {
     let (mut server, cursor) = queued();
     server.grants("other 0");
     let call = server.grants_waits(&format!("inbox {cursor} BLOCK 2000"));
-    assert_eq!(server.state.demote(), [call]);
-    assert!(server.state.inboxes.reply(call, server.clock().now).is_none());
+    assert_eq!(server.state_mut().demote(), [call]);
+    assert!(server.replies_to(call).is_none());
     assert!(!server.has_inbox("inbox") && !server.has_inbox("other"));
 }
 
@@ -261,8 +262,8 @@ fn queue_of_a_cleared_inbox_is_due_when_the_first_waiter_has_left() {
     let now = server.clock().now;
     for waiters in [2, 1] {
         assert!(!server.is_due(0));
-        server.state.process_inboxes(now);
-        assert_eq!(server.state.wait_table.waiters(), waiters);
+        server.state_mut().process_inboxes(now);
+        assert_eq!(server.state().wait_table.waiters(), waiters);
     }
     assert!(server.is_due(0));
 }
@@ -294,7 +295,9 @@ fn cursors_of_server_that_restarts_with_its_clock_set_back_are_larger() {
     let an_hour_ago = Outside::at_unix_ms(IN_2025_UNIX_MS - 3_600_000);
     let request = Grants::parse(b"inbox", [b"0".as_slice()].into_iter()).expect("a request");
     let now = restarted.clock().now;
-    let received = restarted.state.receive(&request, SELF, &an_hour_ago.inputs(now));
+    let received = restarted
+        .state_mut()
+        .receive(&request, SELF, &an_hour_ago.inputs(now));
     let Ok(Received::Replied { reply, .. }) = received else {
         panic!("{received:?}");
     };

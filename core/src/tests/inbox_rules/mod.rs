@@ -13,11 +13,12 @@ mod readers;
 mod requests;
 
 use crate::effects::Answer;
+use crate::engine::{Host, answering};
 use crate::error::Error;
-use crate::inbox::{Answered, GrantsReply, InboxStep, Received, Reply};
+use crate::inbox::{Answered, GrantsReply, Received, Reply};
 use crate::inbox_id::Call;
 use crate::outcome::Granted;
-use crate::request::{Caller, Grants, Holds, Release};
+use crate::request::{Caller, Grants};
 use crate::testing::{self, Server, inputs_at};
 
 /// Who sends all requests, unless the test says otherwise.
@@ -82,46 +83,33 @@ impl Server {
     fn grants_from(&mut self, caller: Caller<'_>, args: &str) -> Result<Received, Error> {
         let (inbox, options) = args.split_once(' ').expect("a cursor");
         let request = Grants::parse(inbox.as_bytes(), options.split(' ').map(str::as_bytes))?;
-        self.state.receive(&request, caller, &inputs_at(self.clock().now))
+        let inputs = inputs_at(self.clock().now);
+        let received = self.state_mut().receive(&request, caller, &inputs);
+        if let Ok(Received::Waits { call, .. }) = received {
+            self.host.block(call);
+            self.host.take_parked();
+        }
+        received
     }
 
     /// The reply to a call that waited.
     #[track_caller]
     fn reply_to(&mut self, call: Call) -> GrantsReply {
-        match self.state.inboxes.reply(call, self.clock().now) {
+        match self.replies_to(call) {
             Some(Reply::Grants(reply)) => reply,
             other => panic!("{other:?}"),
         }
     }
 
-    /// Does what is due in inboxes and in queues, rollbacks included. Returns the calls whose time is over.
-    fn process(&mut self) -> Vec<Call> {
-        let mut over = Vec::new();
-        while let Some(step) = self.state.process_inboxes(self.clock().now) {
-            if let InboxStep::Reply(call) = step {
-                over.push(call);
-            }
-        }
-        while let Some(grant) = self.state.inboxes.next_undelivered() {
-            if self.state.inboxes.claim(&grant) {
-                let key = String::from_utf8_lossy(&grant.name.key);
-                let request = Release {
-                    owner: &grant.owner,
-                    fence: Some(grant.fence),
-                    holds: Holds::ById(grant.request_id.as_deref().expect("a REQID")),
-                };
-                self.rollback_grant(self.index(&key), &request);
-            }
-        }
-        self.process_due();
-        over
+    fn replies_to(&mut self, call: Call) -> Option<Reply> {
+        answering::reply(&mut self.host, call)
     }
 
     /// Time passes until `inbox` would have ended without a call.
     fn outlast_ttl(&mut self) {
         self.pass(1_000_000);
         for _ in 0..5 {
-            self.process();
+            self.run_due();
             self.pass(10_000);
         }
     }
@@ -133,7 +121,7 @@ impl Server {
     }
 
     fn has_inbox(&self, name: &str) -> bool {
-        self.state.inboxes.find(name.as_bytes()).is_some()
+        self.state().inboxes.find(name.as_bytes()).is_some()
     }
 }
 

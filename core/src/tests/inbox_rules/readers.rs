@@ -39,9 +39,9 @@ fn call_whose_time_is_over_gets_its_own_cursor_and_no_answers() {
     let (mut server, cursor) = queued();
     let call = server.grants_waits(&format!("inbox {cursor} BLOCK 2000"));
     server.pass(1_999_999);
-    assert_eq!(server.process(), []);
+    assert_eq!(server.run_due(), []);
     server.pass(1);
-    assert_eq!(server.process(), [call]);
+    assert_eq!(server.run_due(), [call]);
     let reply = server.reply_to(call);
     assert_eq!(
         (reply.cursor, reply.waited_ms, shown(&reply)),
@@ -58,10 +58,7 @@ fn second_reader_takes_over_from_the_first() {
         panic!("the second reader does not wait");
     };
     assert_eq!(former, Some(first));
-    assert!(
-        server.state.inboxes.reply(first, server.clock().now).is_none(),
-        "the first gets no answers"
-    );
+    assert!(server.replies_to(first).is_none(), "the first gets no answers");
     server.released("RELEASE a alice");
     assert_eq!(server.woken, [call]);
 }
@@ -72,8 +69,7 @@ fn answer_for_a_reader_that_is_gone_stays_for_the_next() {
     let (mut server, cursor) = queued();
     let call = server.grants_waits(&format!("inbox {cursor} BLOCK 2000"));
     server.released("RELEASE a alice");
-    let now = server.clock().now;
-    server.state.lose_reader(call, now);
+    server.lose_reader(call);
     assert_eq!(server.next_answers(cursor), ["granted r1 a bob"]);
 }
 

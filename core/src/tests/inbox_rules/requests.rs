@@ -13,8 +13,8 @@ const A: LockNameRef<'_> = LockNameRef { db: 0, key: b"a" };
 
 /// The waiters, those of them with QUEUE, the answers, and the inboxes.
 fn counts(server: &Server) -> [usize; 4] {
-    let inboxes = &server.state.inboxes;
-    let waiters = server.state.wait_table.waiters();
+    let inboxes = &server.state().inboxes;
+    let waiters = server.state().wait_table.waiters();
     [waiters, inboxes.waiters(), inboxes.answers(), inboxes.len()]
 }
 
@@ -25,7 +25,8 @@ fn acquire_a(server: &mut Server, user: &[u8], args: &str, effects: &mut Effects
         panic!("{text}");
     };
     let inputs = inputs_at(server.clock().now);
-    let mut transition = server.state.begin(&inputs, A, &mut server.locks[0].1, effects);
+    let mut lock = server.lock_at(0).clone();
+    let mut transition = server.state_mut().begin(&inputs, A, &mut lock, effects);
     transition.acquire(&request, user, true)
 }
 
@@ -73,8 +74,8 @@ fn request_queued_for_a_lock_that_is_not_stored_waits_no_more() {
         let (args, mut effects) = (format!("carol 60000 {wait} REQID r2"), Effects::default());
         let reply = acquire_a(&mut server, SELF.user, &args, &mut effects);
         assert!(matches!(reply, Ok(Acquired::Queued(_))), "{reply:?}");
-        server.state.undo_queued(A, &mut effects);
-        server.state.deliver(&mut effects);
+        server.state_mut().undo_queued(A, &mut effects);
+        server.state_mut().deliver(&mut effects);
         // The answer is bob's.
         assert_eq!((effects.parked, counts(&server)), (None, [0, 0, 1, 1]), "{wait}");
     }
@@ -202,7 +203,7 @@ fn inboxes_have_a_limit_of_their_own() {
     server.set_policy(|policy| policy.max_inboxes = 0);
     server.grants("other 0");
     server.grants(&format!("inbox {cursor} TTL 0"));
-    server.process();
+    server.run_due();
     server.set_policy(|policy| policy.max_inboxes = 2);
     server.grants("another 0");
 }
