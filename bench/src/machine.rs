@@ -1,6 +1,9 @@
 //! The machine that the figures are measured on.
 
+use std::fs::File;
+use std::io::{Read as _, Seek as _};
 use std::process::Command;
+use std::time::Instant;
 use std::{env, fs, thread};
 
 use rustix::param::clock_ticks_per_second;
@@ -61,6 +64,31 @@ pub fn allow_open_files(wanted: u64) -> Result<()> {
 pub fn cpu_seconds() -> f64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
+/// The main thread of a server, which serves its clients one after the other.
+pub struct MainThread(File);
+
+impl MainThread {
+    pub fn of(pid: u32) -> Result<Self> {
+        Ok(Self(File::open(format!("/proc/{pid}/schedstat"))?))
+    }
+
+    /// The CPU time that it has had, in milliseconds.
+    pub fn cpu_ms(&mut self) -> Result<f64> {
+        let mut text = String::new();
+        self.0.rewind()?;
+        self.0.read_to_string(&mut text)?;
+        let nanos: f64 = text.split(' ').next().unwrap_or_default().parse()?;
+        Ok(nanos / 1e6)
+    }
+
+    /// In percent of a core.
+    pub fn usage_during(&mut self, run: impl FnOnce() -> Result<()>) -> Result<f64> {
+        let (start, before) = (Instant::now(), self.cpu_ms()?);
+        run()?;
+        Ok((self.cpu_ms()? - before) / start.elapsed().as_secs_f64() / 10.0)
+    }
 }
 
 /// What the hypervisor has withheld from programs that could have run, in seconds since the machine started.

@@ -41,6 +41,19 @@ impl Server {
         Self::running(&program(), lines)
     }
 
+    /// The one node of a cluster.
+    pub fn cluster() -> Result<Self> {
+        let bus = dlock_testkit::free_port();
+        let server = Self::with(&format!("cluster-enabled yes\ncluster-port {bus}"))?;
+        let mut control = server.connect()?;
+        control.call(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"])?;
+        while !control
+            .ask::<String>(&["CLUSTER", "INFO"])?
+            .contains("cluster_state:ok")
+        {}
+        Ok(server)
+    }
+
     /// Another server program than `DLOCK_SERVER`.
     pub fn running(program: &str, lines: &str) -> Result<Self> {
         crate::interrupt::check()?;

@@ -1,5 +1,8 @@
 //! What one request can cost while all others wait: many holders, long keys, long chains of waiters, many grants that
-//! are in flight or cannot be delivered.
+//! are in flight or cannot be delivered. Beside them in `waiters`: many waiters.
+
+mod case;
+mod waiters;
 
 use std::time::Instant;
 
@@ -11,6 +14,7 @@ use crate::scale::Scale;
 use crate::server::Server;
 use crate::stats::ms;
 use crate::wire::{Connection, command};
+use case::{Case, spent_ms};
 
 const HOLDERS: u64 = 100_000;
 const KEY_BYTES: usize = 1_000_000;
@@ -20,9 +24,6 @@ const LONGEST_CHAIN: usize = 999;
 const REQUESTS: usize = 1_000;
 /// Open files other than the connections of waiters, an upper bound.
 const OTHER_FILES: u64 = 200;
-
-/// A name, and the milliseconds of one attempt with that many waiters.
-type Case = (&'static str, fn(usize) -> Result<f64>);
 
 const CASES: [Case; 6] = [
     ("DEADLOCK through keys of 1 MB", deadlock_of_long_keys),
@@ -38,18 +39,18 @@ const CASES: [Case; 6] = [
 ];
 
 pub fn measure(scale: &Scale, results: &mut Results) -> Result<()> {
-    let waiters = scale.count(WAITERS);
-    allow_open_files(waiters as u64 + OTHER_FILES)?;
+    allow_open_files(scale.count(WAITERS) as u64 + OTHER_FILES)?;
     for round in 0..scale.rounds(5) {
-        for (name, attempt) in CASES {
-            let ms = attempt(waiters)?;
+        for (name, attempt) in CASES.into_iter().chain(waiters::CASES) {
+            let ms = attempt(scale)?;
             results.round(name, DLOCK, round).add("time", "ms", ms);
         }
+        waiters::contended_locks(scale, round, results)?;
     }
     Ok(())
 }
 
-fn deadlock_of_long_keys(_: usize) -> Result<f64> {
+fn deadlock_of_long_keys(_: &Scale) -> Result<f64> {
     let server = Server::start()?;
     let control = &mut server.connect()?;
     let [a, b] = ["a", "b"].map(|key| "é".repeat(KEY_BYTES / 2) + key);
@@ -71,8 +72,8 @@ fn of_crowded_lock(request: &[&str]) -> Result<f64> {
 }
 
 /// Each owner waits for the lock of the next; the last one closes the cycle.
-fn search(waiters: usize) -> Result<f64> {
-    let waiters = waiters.min(LONGEST_CHAIN);
+fn search(scale: &Scale) -> Result<f64> {
+    let waiters = scale.count(WAITERS).min(LONGEST_CHAIN);
     let server = Server::with("maxclients 20000")?;
     let control = &mut server.connect()?;
     let name = |number: usize| format!("name-{number:06}");
@@ -111,8 +112,8 @@ fn deadlock_ms(control: &mut Connection, request: &[&str]) -> Result<f64> {
 }
 
 /// In one transaction with the release that grants: the server has sent no reply yet.
-fn requests_with_id(waiters: usize) -> Result<f64> {
-    let (server, _readers) = readers(waiters)?;
+fn requests_with_id(scale: &Scale) -> Result<f64> {
+    let (server, _readers) = readers(scale.count(WAITERS))?;
     let control = &mut server.connect()?;
     let request = command(&["DLOCK.ACQUIRE", "other", "owner", LEASE, "REQID", "r"]);
     let transaction = [
@@ -130,7 +131,8 @@ fn requests_with_id(waiters: usize) -> Result<f64> {
     Ok(spent_ms(control, "exec")? - spent_ms(control, "dlock.release")?)
 }
 
-fn rollback(waiters: usize) -> Result<f64> {
+fn rollback(scale: &Scale) -> Result<f64> {
+    let waiters = scale.count(WAITERS);
     let (server, _readers) = readers(waiters)?;
     let control = &mut server.connect()?;
     let kill = command(&["CLIENT", "KILL", "USER", "reader"]);
@@ -181,9 +183,4 @@ fn readers(count: usize) -> Result<(Server, Vec<Connection>)> {
 fn wait_for_waiters(control: &mut Connection, count: usize) -> Result<()> {
     while control.number("dlock", "dlock_waiters")? < count as f64 {}
     Ok(())
-}
-
-/// The milliseconds that the server spent in a command since the last reset.
-fn spent_ms(control: &mut Connection, name: &str) -> Result<f64> {
-    Ok(control.command_stat(name, "usec")? / 1e3)
 }
