@@ -1,22 +1,31 @@
 package dlock;
 
+import io.lettuce.core.AbstractRedisClient;
 import io.lettuce.core.RedisClient;
 import io.lettuce.core.RedisURI;
 import io.lettuce.core.cluster.RedisClusterClient;
 import io.lettuce.core.cluster.models.partitions.RedisClusterNode;
 import io.lettuce.core.codec.ByteArrayCodec;
 import java.util.List;
+import java.util.concurrent.RejectedExecutionException;
 import org.jspecify.annotations.Nullable;
 
 /** What locks need of the program's client. */
 interface Client {
     /** The client itself: all {@link Locks} on it share their connections. */
-    Object source();
+    AbstractRedisClient source();
 
     /** Opens a connection to the primary, or to the node of a cluster at this address. Blocks. */
     Connection connect(String address);
 
     boolean isCluster();
+
+    /** Lettuce may wait without end for a connection of a client that was shut down. */
+    default void check() {
+        if (source().getResources().eventExecutorGroup().isShuttingDown()) {
+            throw new RejectedExecutionException("the client was shut down");
+        }
+    }
 
     /** Finds out which nodes a cluster has, unless that is known. Blocks. */
     void prepare();

@@ -6,6 +6,7 @@ import java.util.EnumSet;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.Set;
+import java.util.concurrent.RejectedExecutionException;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import org.jspecify.annotations.Nullable;
@@ -81,6 +82,9 @@ final class Errors {
         for (Throwable cause = error; cause != null; cause = cause.getCause()) {
             if (cause instanceof RedisCommandExecutionException) {
                 return ofServer(String.valueOf(cause.getMessage()), server, error);
+            }
+            if (cause instanceof RejectedExecutionException) {
+                return new LockException("CLOSED", "the client of " + server + " was shut down", error);
             }
         }
         Throwable last = error.getCause() == null ? error : error.getCause();

@@ -100,6 +100,7 @@ final class Link {
     /** Blocks. */
     private void connect(Object attempt) {
         try {
+            client.check();
             Connection opened = client.connect(address);
             String name = opened.introduce();
             loop.execute(() -> onOpen(attempt, opened, name));

@@ -236,7 +236,8 @@ final class Session {
 
         private void onReply(@Nullable Object reply, @Nullable Throwable cause) {
             if (cause instanceof LockException error) {
-                boolean isOver = error.word().equals("NOINBOX") || Clock.now() - since > Clock.ms(TTL_MS);
+                boolean isEnd = error.word().equals("NOINBOX") || error.word().equals("CLOSED");
+                boolean isOver = isEnd || Clock.now() - since > Clock.ms(TTL_MS);
                 if (isOver && name.equals(inbox)) {
                     endInbox();
                 } else if (Errors.isNoReply(error)) {

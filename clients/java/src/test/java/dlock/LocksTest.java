@@ -348,6 +348,16 @@ class LocksTest {
     }
 
     @Test
+    void client_that_was_shut_down_is_told_at_once() throws Exception {
+        RedisClient other = RedisClient.create(server.uri());
+        Locks used = Locks.open(other);
+        used.acquire("k").release();
+        other.shutdown();
+        LockException error = assertThrows(LockException.class, () -> used.acquire("k"));
+        assertEquals("CLOSED", error.word(), error.getMessage());
+    }
+
+    @Test
     void address_where_nobody_listens_is_told_at_once() {
         try (RedisClient nobody = RedisClient.create(TestServer.RESOURCES, "redis://127.0.0.1:1")) {
             LockException error = assertThrows(LockException.class, () -> Locks.open(nobody).acquire("k"));

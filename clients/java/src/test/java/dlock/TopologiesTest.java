@@ -144,7 +144,7 @@ class TopologiesTest {
         CompletableFuture<Held> second = otherLocks.acquireAsync(key, LEASE);
         CompletableFuture<Held> third = locks.acquireAsync(key, LEASE);
         servers.get(0).untilWaiting(2);
-        until("the replica has the lock", () -> next.call("EXISTS " + key).equals("1"));
+        until("the replica has the lock", () -> next.stat("locks") == 1);
         servers.get(0).kill();
         until("the replica is promoted", () -> next.info("replication").contains("role:master"));
         next.untilWaiting(2);
