@@ -81,7 +81,11 @@ function text(value) {
 function textOf(value) {
   if (value.label !== undefined) return `${value.label}(${text(value.value)})`
   if (value.list) return `[${value.list.map(text).join()}]`
-  if (value.map) return `{${value.map.entrySeq().map(([k, v]) => `${k.kind ? text(k) : k}:${text(v)}`).toArray().sort().join()}}`
+  if (value.map) {
+    // The keys of a record are texts, those of a map values.
+    const entries = value.map.entrySeq().map(([key, it]) => `${typeof key === 'string' ? key : text(key)}:${text(it)}`)
+    return `{${entries.toArray().sort().join()}}`
+  }
   if (value.isSetLike) return `<${value.toSet().map(text).toArray().sort().join()}>`
   return typeof value.value === 'string' ? JSON.stringify(value.value) : String(value.value)
 }
