@@ -83,11 +83,6 @@ final class Connection {
 
     /** The name of a command. */
     private record Name(byte[] getBytes) implements ProtocolKeyword {
-        /** What Lettuce 6.4 calls {@link #toString}. */
-        public String name() {
-            return toString();
-        }
-
         @Override
         public String toString() {
             return Words.text(getBytes);

@@ -121,15 +121,15 @@ public final class TestServer implements AutoCloseable {
         return String.valueOf(connection.sync().dispatch(new Name(words[0]), output, args).get(0));
     }
 
-    private record Name(String name) implements ProtocolKeyword {
+    private record Name(String word) implements ProtocolKeyword {
         @Override
         public byte[] getBytes() {
-            return name.getBytes(StandardCharsets.US_ASCII);
+            return word.getBytes(StandardCharsets.US_ASCII);
         }
 
         @Override
         public String toString() {
-            return name;
+            return word;
         }
     }
 
