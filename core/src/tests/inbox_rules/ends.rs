@@ -278,6 +278,7 @@ fn grants_that_did_not_fit_into_the_reply_are_given_up_with_the_inbox() {
         ));
     }
     server.released("RELEASE a alice REQID r0");
+    server.process_due();
     assert_eq!(server.owners("a").len(), WAITERS);
     let carried = server.grants(&format!("inbox {cursor}")).answers.len();
     assert!(carried < WAITERS, "{carried}");
