@@ -269,17 +269,22 @@ impl Acquiring {
 /// Waits until the replicas have the grant that must.
 #[cfg(feature = "replicas")]
 async fn confirm(session: Arc<Session>, held: &Arc<Held>, asked: Acknowledgement) -> Result<(), Error> {
+    // It is renewed meanwhile, and its end is noticed.
+    session.watch(held);
     // Its connections are those of the background.
     let confirming = crate::replicas::confirm(Arc::clone(&session), Arc::clone(held), asked);
-    let lost = Err(Error::Lost(Lost::LeaseExpired));
+    let lost = || {
+        let lost = held.hold().lost(BootInstant::now());
+        Err(Error::Lost(lost.unwrap_or(Lost::LeaseExpired)))
+    };
     tokio::select! {
         biased;
-        () = held.token().cancelled() => return lost,
+        () = held.token().cancelled() => return lost(),
         outcome = session.run_elsewhere(confirming) => outcome?,
     }
-    match session.table().hand_over(held.request.number) {
+    match session.table().hand_over(held.request.number, BootInstant::now()) {
         true => Ok(()),
-        false => lost,
+        false => lost(),
     }
 }
 

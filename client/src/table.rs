@@ -485,11 +485,14 @@ impl Table {
 
     /// Replicas have it: its caller holds the lock from now on, unless it was lost meanwhile.
     #[cfg(feature = "replicas")]
-    pub fn hand_over(&mut self, number: u64) -> bool {
+    pub fn hand_over(&mut self, number: u64, now: BootInstant) -> bool {
         let Some(entry) = self.entries.get_mut(&number) else {
             return false;
         };
         if let Stage::Granted(held) = &entry.stage {
+            if held.hold().lost(now).is_some() {
+                return false;
+            }
             entry.stage = Stage::Held(Arc::clone(held));
         }
         true

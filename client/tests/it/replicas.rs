@@ -125,6 +125,26 @@ async fn acquire_dropped_during_confirmation_leaves_no_lock() {
     until_free(&mut client, "door").await;
 }
 
+#[tokio::test]
+async fn grant_that_waits_for_replicas_longer_than_its_lease_is_renewed() {
+    let primary = Server::start();
+    let replica = primary.replica();
+    let mut client = primary.client();
+    client.acquire("warm-up somebody 60000");
+    client.sync();
+    replica.stop();
+    let lock = lock(&primary).lease(ms(900)).replicas(1, ms(30_000));
+    let asking = tokio::spawn(async move { lock.acquire().await });
+    until("the grant", || client.find_lock("door").is_some()).await;
+    tokio::time::sleep(ms(2700)).await;
+    assert!(client.find_lock("door").is_some(), "three leases later");
+    replica.resume();
+    let guard = soon("an answer", asking).await.unwrap().unwrap();
+    assert!(guard.is_held());
+    assert_eq!(client.stat("dlock_expired"), 0);
+    guard.release().await.unwrap();
+}
+
 /// A primary with a replica, and a client that knows the primary only through a bad network.
 struct Scene {
     primary: Server,
