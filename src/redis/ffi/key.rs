@@ -47,7 +47,7 @@ impl<'c, 'a, T: DataType> ReadKey<'c, 'a, T> {
         }
     }
 
-    /// The value, together with one that the [`Gil`] guards.
+    /// The value, together with one that the [`Gil`](super::gil::Gil) guards.
     pub fn value_and<S: Default>(&mut self, cell: &'static GilCell<S>) -> (Value<&T>, &mut S) {
         // SAFETY: as for `value`: both references borrow the key with its context.
         let value = unsafe { value_of(self.open.0) }.map(|value| unsafe { &*value });
