@@ -261,7 +261,11 @@ impl Acquiring {
         };
         let not_acquired = || EventKind::NotAcquired { error, took: took() };
         self.session.report(&self.request, not_acquired);
-        let pending = self.session.exit.begin_in_background();
+        // As if it were dropped: what is in flight may still be granted.
+        let pending = match self.sent {
+            Some(_) => self.session.exit.begin(),
+            None => self.session.exit.begin_in_background(),
+        };
         self.session.leave(&self.request, self.sent.take(), pending);
     }
 }
