@@ -263,6 +263,7 @@ impl Lock {
 
     /// How long [`Lock::acquire`] waits. Default: no limit. Zero: it does not wait if others hold the lock.
     /// `tokio::time::timeout` does the same; this one says in [`Error::Timeout`] what the server said last, and for how long.
+    /// The first request of a runtime waits for its connection in any case, for at most the response timeout.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
