@@ -192,6 +192,11 @@ impl Memory {
         self.blocked.remove(&call)
     }
 
+    /// How many clients are blocked.
+    pub fn blocked_clients(&self) -> usize {
+        self.blocked.len()
+    }
+
     /// Makes the queue of a lock due.
     pub fn make_due(&mut self, name: &LockName) {
         let table = &mut self.state.server.wait_table;
