@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use super::wakeups::Wakeups;
 use super::{Database, WaitTable};
-use crate::name::LockName;
+use crate::names::LockName;
 use crate::time::Instant;
 
 /// The queues that become due together, in some 20 microseconds.

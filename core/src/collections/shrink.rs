@@ -65,7 +65,7 @@ impl<A: Array> Shrink for SmallVec<A> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::id_map::IdMap;
+    use crate::collections::IdMap;
 
     const MANY: usize = 10_000;
 

@@ -4,7 +4,7 @@ use std::ops::Deref;
 
 use smallvec::SmallVec;
 
-use super::shrink::Shrink;
+use super::Shrink;
 
 /// In ascending order.
 #[derive(Clone, Debug)]

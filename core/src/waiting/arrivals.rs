@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::shrink::Shrink;
+use crate::collections::Shrink;
 use crate::time::Instant;
 
 /// The number of waiters that arrived in each millisecond, in order. Those that arrive together share an entry.

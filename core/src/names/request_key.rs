@@ -1,8 +1,7 @@
 //! What names a request that may be sent again.
 
-use super::name::{LockName, LockNameRef};
-use super::queue::{Owner, RequestId};
-use super::request::Acquire;
+use super::{LockName, LockNameRef};
+use crate::names::{Owner, RequestId};
 
 /// A request id is unique for an owner and a lock.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -22,11 +21,11 @@ impl RequestKey {
     }
 
     /// `None` for a request without an id.
-    pub(crate) fn of(name: LockNameRef<'_>, request: &Acquire<'_>) -> Option<Self> {
+    pub(crate) fn of(name: LockNameRef<'_>, owner: &[u8], request_id: Option<&[u8]>) -> Option<Self> {
         Some(Self {
             name: name.to_name(),
-            owner: request.owner.into(),
-            request_id: request.request_id?.into(),
+            owner: owner.into(),
+            request_id: request_id?.into(),
         })
     }
 }

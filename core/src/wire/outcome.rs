@@ -1,6 +1,6 @@
 //! What a transition answers.
 
-use super::fence::Fence;
+use crate::fence::Fence;
 
 /// The reply to a granted ACQUIRE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

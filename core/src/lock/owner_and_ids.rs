@@ -2,11 +2,11 @@
 //!
 //! A server has one of these for every held lock, so it is as small as possible.
 
-use super::inline_bytes::InlineBytes;
+use crate::collections::InlineBytes;
 
 /// An owner, and the request ids of its holds, oldest first.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct OwnerAndIds(Repr);
+pub(crate) struct OwnerAndIds(Repr);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Repr {

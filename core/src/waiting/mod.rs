@@ -3,6 +3,7 @@
 mod arrivals;
 mod graph;
 mod owners;
+mod queue;
 mod schedule;
 mod sweep;
 #[cfg(test)]
@@ -15,19 +16,14 @@ use std::rc::Rc;
 
 use smallvec::SmallVec;
 
-use super::error::{Error, Full};
-use super::inbox::Inboxes;
-use super::lease_clock::LeaseClock;
-use super::limit::Limit;
-use super::lock::{Holder, Lock, MAX_REQUEST_IDS};
-use super::name::{LockName, LockNameRef};
-use super::policy::Policy;
-use super::queue::{Owner, Queue, Waiter};
-use super::shrink::Shrink;
-use super::ticket::Ticket;
-use super::time::Instant;
+use crate::collections::Shrink;
+use crate::lock::{Holder, Lock, MAX_REQUEST_IDS};
+use crate::names::{InboxId, Limit, LockName, LockNameRef, Owner, Ticket};
+use crate::time::{Instant, LeaseClock};
+use crate::wire::{Error, Full};
 use arrivals::Arrivals;
 use owners::OwnerIndex;
+pub use queue::{Queue, Waiter};
 use sweep::Sweep;
 use wakeups::Wakeups;
 
@@ -48,6 +44,17 @@ pub struct WaitTable {
     /// Changes when all values of a database may have been replaced: see [`Queue::may_have_holders`].
     values_version: u64,
     last_ticket: u64,
+}
+
+/// How many requests may wait.
+#[derive(Clone, Copy)]
+pub(crate) struct Room {
+    /// The waiters of one lock.
+    pub(crate) per_lock: usize,
+    /// The waiters of all locks, with the answers.
+    pub(crate) max: usize,
+    /// The answers that are not acknowledged.
+    pub(crate) answers: usize,
 }
 
 /// A waiter that was put into a queue.
@@ -220,19 +227,19 @@ impl WaitTable {
         self.wakeups.replace(&entry.name, &mut entry.next_wakeup, next);
     }
 
-    /// Puts a waiter into a queue: in the position of a request with the same id, else at the end. The
-    /// answers in `inboxes` count for the limit of all locks, with as many as this transition has `answered` waiters.
-    /// A request that is rejected changes nothing. The caller calls [`WaitTable::sync`] afterwards.
+    /// Puts a waiter into a queue: in the position of a request with the same id, whose minimum it takes over, else at
+    /// the end. `keeps_answers`: whether an inbox keeps the answer to a waiter. A request that is rejected changes
+    /// nothing. The caller calls [`WaitTable::sync`] afterwards.
     pub(super) fn insert(
         &mut self,
         name: LockNameRef<'_>,
         mut waiter: Waiter,
-        policy: &Policy,
-        (inboxes, answered): (&Inboxes, usize),
+        room: Room,
+        keeps_answers: impl Fn(InboxId) -> bool,
     ) -> Result<Inserted, Error> {
         let entry = self.entry(name);
         let queue = entry.map(|entry| &entry.queue);
-        let (ticket, is_known) = self.position(queue, &mut waiter, policy, (inboxes, answered))?;
+        let (ticket, is_known) = self.position(queue, &waiter, room, keeps_answers)?;
         let name = entry.map_or_else(|| name.to_name(), |entry| entry.name.clone());
         self.last_ticket = self.last_ticket.max(ticket.0);
         let database = self.databases.entry(name.db).or_default();
@@ -244,6 +251,9 @@ impl WaitTable {
             }
         };
         let replaced = is_known.then(|| entry.queue.remove(ticket)).flatten();
+        if let Some(replaced) = &replaced {
+            waiter.min_fence = waiter.min_fence.max(replaced.min_fence);
+        }
         self.arrivals.add(waiter.since);
         self.owners.add_wait(Rc::clone(&waiter.owner), &name);
         entry.queue.insert(ticket, waiter);
@@ -254,29 +264,29 @@ impl WaitTable {
         })
     }
 
-    /// The ticket of a waiter, and whether it is that of a request with the same id, whose minimum it takes over.
+    /// The ticket that a waiter gets, and whether it is that of a request with the same id.
     fn position(
         &self,
         queue: Option<&Queue>,
-        waiter: &mut Waiter,
-        policy: &Policy,
-        (inboxes, answered): (&Inboxes, usize),
+        waiter: &Waiter,
+        room: Room,
+        keeps_answers: impl Fn(InboxId) -> bool,
     ) -> Result<(Ticket, bool), Error> {
         let id = waiter.request_id.as_deref();
         let same = id.and_then(|id| queue?.find(&waiter.owner, id));
-        let (per_lock, max) = (policy.max_waiters_per_lock, policy.max_waiters);
-        let kept = || inboxes.answers().saturating_add(answered);
-        let is_full = || self.waiters().saturating_add(kept()) >= max;
+        let Room {
+            per_lock,
+            max,
+            answers,
+        } = room;
+        let is_full = || self.waiters().saturating_add(answers) >= max;
         match same {
             Some((_, same)) if same.limit != waiter.limit => Err(Error::OtherLimit),
             // Its former inbox keeps an answer.
-            Some((_, same)) if same.inbox != waiter.inbox && inboxes.has_name(same.inbox) && is_full() => {
+            Some((_, same)) if same.inbox != waiter.inbox && keeps_answers(same.inbox) && is_full() => {
                 Err(Error::QueueFull(Full::Server(max)))
             }
-            Some((ticket, same)) => {
-                waiter.min_fence = waiter.min_fence.max(same.min_fence);
-                Ok((ticket, true))
-            }
+            Some((ticket, _)) => Ok((ticket, true)),
             None if queue.is_some_and(|queue| queue.requests_of(&waiter.owner) >= MAX_REQUEST_IDS) => {
                 Err(Error::TooManyWaiting(MAX_REQUEST_IDS))
             }

@@ -1,13 +1,6 @@
 //! The requests of clients: one struct per command.
 
-use super::limit::Limit;
-
-/// The largest length of an owner.
-pub const MAX_OWNER_BYTES: usize = 512;
-/// The largest length of a request id.
-pub const MAX_REQUEST_ID_BYTES: usize = 64;
-/// The largest length of an inbox's name.
-pub const MAX_INBOX_BYTES: usize = 64;
+use crate::names::Limit;
 
 /// `DLOCK.ACQUIRE key owner lease-ms [SHARED | LIMIT n] [BLOCK timeout-ms | QUEUE inbox timeout-ms] [REQID id]`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! What the settings of a server allow.
 
-use super::grace::GraceSettings;
+use crate::time::GraceSettings;
 
 /// The settings that decisions depend on: see [`crate::ServerState::set_policy`].
 /// By default nobody may wait.

@@ -1,7 +1,7 @@
 //! What a decision depends on besides locks, queues and settings.
 
-use super::fence::WallClock;
-use super::time::Instant;
+use super::Instant;
+use crate::fence::WallClock;
 
 /// What the shell reads before a decision, once for each command.
 #[derive(Clone, Copy)]

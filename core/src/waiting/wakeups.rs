@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::name::LockName;
+use crate::names::LockName;
 use crate::time::Instant;
 
 #[derive(Clone, Debug, Default)]

@@ -1,13 +1,8 @@
 //! Parses requests from the arguments after the key.
 
-use super::error::Error;
-use super::fence::MAX_FENCE;
-use super::limit::Limit;
-use super::request::{
-    Acquire, Extend, GrantRef, Grants, Guard, Holds, MAX_INBOX_BYTES, MAX_OWNER_BYTES, MAX_REQUEST_ID_BYTES,
-    Release, Timeout, Wait,
-};
-use super::shortened::Shortened;
+use super::{Acquire, Error, Extend, GrantRef, Grants, Guard, Holds, Release, Timeout, Wait};
+use crate::fence::MAX_FENCE;
+use crate::names::{Limit, MAX_INBOX_BYTES, MAX_OWNER_BYTES, MAX_REQUEST_ID_BYTES, Shortened};
 
 /// The longest timeout, except for an infinite one.
 const MAX_TIMEOUT_MS: u64 = 1 << 52;

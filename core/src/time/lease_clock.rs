@@ -1,6 +1,6 @@
 //! The lease clock: now, and the grace period that stretches leases.
 
-use super::time::Instant;
+use super::Instant;
 
 /// By which leases are compared: the clock, read once for each command, and the last grace period.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -13,14 +13,11 @@
 //! lease, rounded up, and counts from the time of decoding; `held-ms` is how long the owner has held the lock;
 //! `anonymous` is the number of holds without a request id. A whole lock is encoded as the change that creates it.
 
-use super::error::Error;
-use super::event::Event;
-use super::fence::{Fence, MAX_FENCE};
-use super::lease_clock::LeaseClock;
-use super::limit::Limit;
-use super::lock::{Holder, Lock, MAX_REQUEST_IDS};
-use super::request::{MAX_OWNER_BYTES, MAX_REQUEST_ID_BYTES};
-use super::time::Instant;
+use super::{Holder, Lock, MAX_REQUEST_IDS};
+use crate::fence::{Fence, MAX_FENCE};
+use crate::names::{Limit, MAX_OWNER_BYTES, MAX_REQUEST_ID_BYTES};
+use crate::time::{Instant, LeaseClock};
+use crate::wire::{Error, Event};
 
 const VERSION: u8 = 1;
 const EXPIRED: u8 = 1;
@@ -35,16 +32,16 @@ const SMALL_BYTES: usize = 4 << 10;
 
 /// A decoded change.
 #[derive(Debug, Default)]
-pub(super) struct ChangeRecord<'a> {
-    pub(super) removals: Vec<Removal<'a>>,
-    pub(super) holders: Vec<Holder>,
+pub(crate) struct ChangeRecord<'a> {
+    pub(crate) removals: Vec<Removal<'a>>,
+    pub(crate) holders: Vec<Holder>,
 }
 
 /// An owner that is not a holder any more.
 #[derive(Debug)]
-pub(super) struct Removal<'a> {
-    pub(super) owner: &'a [u8],
-    pub(super) event: Event,
+pub(crate) struct Removal<'a> {
+    pub(crate) owner: &'a [u8],
+    pub(crate) event: Event,
 }
 
 /// Encodes a lock that is held.
@@ -74,7 +71,7 @@ pub fn decode_lock(bytes: &[u8], now: Instant) -> Result<Lock, Error> {
 }
 
 /// Decodes a change. Its leases count from `now`.
-pub(super) fn decode_change(bytes: &[u8], now: Instant) -> Result<ChangeRecord<'_>, Error> {
+pub(crate) fn decode_change(bytes: &[u8], now: Instant) -> Result<ChangeRecord<'_>, Error> {
     let (&VERSION, rest) = bytes.split_first().ok_or(Error::InvalidEncoding)? else {
         return Err(Error::InvalidEncoding);
     };
@@ -94,35 +91,35 @@ pub(super) fn decode_change(bytes: &[u8], now: Instant) -> Result<ChangeRecord<'
 
 /// Encodes a change. The version byte is written with the first record.
 #[derive(Debug, Default)]
-pub(super) struct Writer {
+pub(crate) struct Writer {
     bytes: Vec<u8>,
 }
 
 impl Writer {
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.bytes.clear();
     }
 
     /// Whether its memory is worth keeping.
-    pub(super) fn is_small(&self) -> bool {
+    pub(crate) fn is_small(&self) -> bool {
         self.bytes.capacity() <= SMALL_BYTES
     }
 
-    pub(super) fn as_bytes(&self) -> &[u8] {
+    pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    pub(super) fn expired(&mut self, owner: &[u8]) {
+    pub(crate) fn expired(&mut self, owner: &[u8]) {
         self.tag(EXPIRED);
         self.string(owner);
     }
 
-    pub(super) fn released(&mut self, owner: &[u8]) {
+    pub(crate) fn released(&mut self, owner: &[u8]) {
         self.tag(RELEASED);
         self.string(owner);
     }
 
-    pub(super) fn holder(&mut self, holder: &Holder, clock: LeaseClock) {
+    pub(crate) fn holder(&mut self, holder: &Holder, clock: LeaseClock) {
         self.tag(HOLDER);
         self.string(holder.owner());
         self.number(u64::from(holder.limit().get().unwrap_or(0)));

@@ -3,12 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::owners::OwnerEntry;
-use super::{Entry, WaitTable};
+use super::{Entry, Queue, WaitTable};
 use crate::deadlock::{self, Found, Node, WaitForGraph};
-use crate::lease_clock::LeaseClock;
-use crate::name::{LockName, LockNameRef};
-use crate::queue::Queue;
-use crate::ticket::Ticket;
+use crate::names::{LockName, LockNameRef, Ticket};
+use crate::time::LeaseClock;
 
 /// The holders and waiters that a search looks at: enough for a cycle of 1 000 owners, each of them a holder and a waiter.
 /// A longer search would stop all other clients for longer than the deadlocks of real programs, of a handful of owners,

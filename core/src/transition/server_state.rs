@@ -1,16 +1,13 @@
 //! All lock state of a server except the locks themselves, which live in its keyspace.
 
-use super::cluster::Cluster;
-use super::fence::{AdvanceReason, Fence, Fences, WallClock};
-use super::grace::{Grace, GraceKind, GraceLength};
-use super::inbox::Inboxes;
-use super::inbox_id::Call;
-use super::inputs::{Inputs, Role};
-use super::lease_clock::LeaseClock;
-use super::lock::Lock;
 use super::policy::Policy;
-use super::time::Instant;
-use super::wait_table::WaitTable;
+use crate::cluster::Cluster;
+use crate::fence::{AdvanceReason, Fence, Fences, WallClock};
+use crate::inbox::Inboxes;
+use crate::lock::Lock;
+use crate::names::Call;
+use crate::time::{Grace, GraceKind, GraceLength, Inputs, Instant, LeaseClock, Role};
+use crate::waiting::WaitTable;
 
 /// The state that all locks of a server share. Transitions of its locks begin with [`ServerState::begin`], commands that
 /// only read with [`ServerState::begin_read`].
@@ -27,12 +24,12 @@ pub struct ServerState {
     /// Replicas and the append-only file need a new [`Checkpoint`].
     pub checkpoint_due: bool,
     /// The next one says when the grace period ends, at the latest.
-    pub(super) is_grace_end_due: bool,
-    pub(super) policy: Policy,
+    pub(crate) is_grace_end_due: bool,
+    pub(crate) policy: Policy,
     /// What this node knows of its cluster; `None` outside of one.
     pub cluster: Option<Box<Cluster>>,
     /// A grace period or an advance of the fences is pending.
-    pub(super) is_term_pending: bool,
+    pub(crate) is_term_pending: bool,
     /// The counter of fences before and after its last advance, until somebody takes note.
     advance: Option<(Fence, Fence)>,
 }
@@ -140,7 +137,7 @@ impl ServerState {
     }
 
     /// Before a grant in a cluster slot: its last fence may be that of another node.
-    pub(super) fn claim_slot(&mut self, slot: usize, inputs: &Inputs<'_>) {
+    pub(crate) fn claim_slot(&mut self, slot: usize, inputs: &Inputs<'_>) {
         let Cluster { fences, slots } = &mut **self.cluster.get_or_insert_default();
         let clock = || inputs.environment.wall_clock();
         if fences.claim(slot, &slots.settled, &mut self.fences, clock, inputs.now) {
@@ -160,7 +157,7 @@ impl ServerState {
 
     /// The largest MINFENCE that is accepted: what other servers of the quorum may have issued, if their clocks are closer
     /// to this one than its startup grace period. `None`: this is no server of a quorum.
-    pub(super) fn max_min_fence(&self, wall_clock: impl FnOnce() -> WallClock) -> Option<Fence> {
+    pub(crate) fn max_min_fence(&self, wall_clock: impl FnOnce() -> WallClock) -> Option<Fence> {
         let ahead_ms = self.grace.length_ms(self.policy.graces.startup);
         self.policy
             .is_quorum

@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use crate::name::LockName;
-use crate::queue::Owner;
-use crate::small_set::SmallSet;
+use crate::collections::SmallSet;
+use crate::names::{LockName, Owner};
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct OwnerIndex(BTreeMap<Owner, OwnerEntry>);

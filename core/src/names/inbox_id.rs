@@ -3,6 +3,9 @@
 use std::hash::{Hash, Hasher};
 use std::num::NonZeroUsize;
 
+/// The largest length of an inbox's name.
+pub const MAX_INBOX_BYTES: usize = 64;
+
 /// Names an inbox in this process. Never used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct InboxId(NonZeroUsize);

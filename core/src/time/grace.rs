@@ -1,9 +1,7 @@
 //! The grace period after a start or a promotion: no lock is granted, so that a hold that was lost in
 //! persistence or replication expires before another owner is granted the lock.
 
-use super::inputs::Role;
-use super::lease_clock::LeaseClock;
-use super::time::Instant;
+use super::{Instant, LeaseClock, Role};
 
 /// The configured length of a grace period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use super::deadlock::Cycle;
-use super::limit::Limit;
+use crate::deadlock::Cycle;
+use crate::names::Limit;
 
 /// Which maximum is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -4,13 +4,17 @@
 //! - owners are distinct, every holder has at least one hold, fences increase in the order of the holders;
 //! - the number of holders is within the smallest limit among them.
 
-use super::error::Error;
-use super::fence::Fence;
-use super::lease_clock::LeaseClock;
-use super::limit::Limit;
-use super::owner_and_ids::OwnerAndIds;
-use super::shrink::Shrink;
-use super::time::Instant;
+mod codec;
+mod owner_and_ids;
+
+use crate::collections::Shrink;
+use crate::fence::Fence;
+use crate::names::Limit;
+use crate::time::{Instant, LeaseClock};
+use crate::wire::Error;
+pub(crate) use codec::{Removal, Writer, decode_change};
+pub use codec::{decode_lock, encode_lock};
+use owner_and_ids::OwnerAndIds;
 
 /// The number of holds with a request id that an owner may have on a lock.
 pub const MAX_REQUEST_IDS: usize = 64;
@@ -25,11 +29,11 @@ pub struct Lock {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
     owner_and_ids: OwnerAndIds,
-    pub(super) fence: Fence,
+    pub(crate) fence: Fence,
     /// Read it by [`Holder::lease_end`]: a grace period may stretch it.
     granted_until: Instant,
-    pub(super) since: Instant,
-    pub(super) limit: Limit,
+    pub(crate) since: Instant,
+    pub(crate) limit: Limit,
     anonymous: u32,
 }
 
@@ -78,27 +82,27 @@ impl Lock {
         table.saturating_add(holders.sum())
     }
 
-    pub(super) fn get(&self, owner: &[u8]) -> Option<&Holder> {
+    pub(crate) fn get(&self, owner: &[u8]) -> Option<&Holder> {
         self.find(owner).map(|(_, holder)| holder)
     }
 
     /// The holder with its index.
-    pub(super) fn find(&self, owner: &[u8]) -> Option<(usize, &Holder)> {
+    pub(crate) fn find(&self, owner: &[u8]) -> Option<(usize, &Holder)> {
         let mut holders = self.holders().iter().enumerate();
         holders.find(|(_, holder)| holder.owner() == owner)
     }
 
-    pub(super) fn holders_mut(&mut self) -> &mut [Holder] {
+    pub(crate) fn holders_mut(&mut self) -> &mut [Holder] {
         self.holders.as_mut_slice()
     }
 
     /// Adds the youngest holder.
-    pub(super) fn push(&mut self, holder: Holder) {
+    pub(crate) fn push(&mut self, holder: Holder) {
         self.holders.push(holder);
     }
 
     /// Removes the holders for which `is_removed` is true, and passes each to `on_removed`.
-    pub(super) fn remove_if(
+    pub(crate) fn remove_if(
         &mut self,
         is_removed: impl Fn(&Holder) -> bool,
         mut on_removed: impl FnMut(&Holder),
@@ -120,7 +124,7 @@ impl Lock {
     }
 
     /// Whether the invariants at the top of this file hold.
-    pub(super) fn is_sound(&self) -> bool {
+    pub(crate) fn is_sound(&self) -> bool {
         let holders = self.holders();
         let limit = holders.iter().map(|holder| holder.limit).min();
         let within_limit = limit.is_none_or(|limit| limit.allows(holders.len()));
@@ -140,7 +144,7 @@ impl PartialEq for Lock {
 
 impl Holder {
     /// A holder without holds: the caller adds the first.
-    pub(super) fn new(
+    pub(crate) fn new(
         owner: &[u8],
         limit: Limit,
         fence: Fence,
@@ -158,7 +162,7 @@ impl Holder {
     }
 
     /// A holder by a grant of now, without holds.
-    pub(super) fn granted(
+    pub(crate) fn granted(
         owner: &[u8],
         limit: Limit,
         fence: Fence,
@@ -169,7 +173,7 @@ impl Holder {
     }
 
     /// Adds a hold, with a request id that must be new, or without.
-    pub(super) fn add_hold(&mut self, request_id: Option<&[u8]>) -> Result<(), Error> {
+    pub(crate) fn add_hold(&mut self, request_id: Option<&[u8]>) -> Result<(), Error> {
         match request_id {
             Some(id) => self.add_with_id(id),
             None => self.add_anonymous(1),
@@ -213,7 +217,7 @@ impl Holder {
 
     /// The lease lasts this many milliseconds from now, or as long as before: it is never shortened. Returns whether it is
     /// longer now.
-    pub(super) fn extend(&mut self, lease_ms: u64, clock: LeaseClock) -> bool {
+    pub(crate) fn extend(&mut self, lease_ms: u64, clock: LeaseClock) -> bool {
         let before = self.lease_end(clock);
         self.granted_until = before.max(clock.now.after_ms(lease_ms));
         self.granted_until > before
@@ -226,7 +230,7 @@ impl Holder {
 
     /// The holder as it is stored, for comparisons.
     #[cfg(any(test, feature = "testing"))]
-    pub(super) fn without_times(&self) -> Self {
+    pub(crate) fn without_times(&self) -> Self {
         Self {
             since: Instant::DISTANT_PAST,
             granted_until: Instant::DISTANT_PAST,
@@ -234,26 +238,26 @@ impl Holder {
         }
     }
 
-    pub(super) fn anonymous(&self) -> u32 {
+    pub(crate) fn anonymous(&self) -> u32 {
         self.anonymous
     }
 
-    pub(super) fn request_ids(&self) -> &[Box<[u8]>] {
+    pub(crate) fn request_ids(&self) -> &[Box<[u8]>] {
         self.owner_and_ids.request_ids()
     }
 
-    pub(super) fn has_request_id(&self, request_id: &[u8]) -> bool {
+    pub(crate) fn has_request_id(&self, request_id: &[u8]) -> bool {
         self.request_ids().iter().any(|own| **own == *request_id)
     }
 
     /// Adds `count` holds without a request id.
-    pub(super) fn add_anonymous(&mut self, count: u32) -> Result<(), Error> {
+    pub(crate) fn add_anonymous(&mut self, count: u32) -> Result<(), Error> {
         self.anonymous = self.anonymous.checked_add(count).ok_or(Error::TooManyHolds)?;
         Ok(())
     }
 
     /// Adds a hold with that request id, which must be new.
-    pub(super) fn add_with_id(&mut self, request_id: &[u8]) -> Result<(), Error> {
+    pub(crate) fn add_with_id(&mut self, request_id: &[u8]) -> Result<(), Error> {
         if self.request_ids().len() >= MAX_REQUEST_IDS {
             return Err(Error::TooManyRequestIds(MAX_REQUEST_IDS));
         }
@@ -262,7 +266,7 @@ impl Holder {
     }
 
     /// Releases a hold without a request id, else the latest one. As all of these: returns whether there was one.
-    pub(super) fn release_one(&mut self) -> bool {
+    pub(crate) fn release_one(&mut self) -> bool {
         match self.anonymous.checked_sub(1) {
             Some(fewer) => self.anonymous = fewer,
             None => self.owner_and_ids.pop(),
@@ -270,14 +274,14 @@ impl Holder {
         true
     }
 
-    pub(super) fn release_all(&mut self) -> bool {
+    pub(crate) fn release_all(&mut self) -> bool {
         self.anonymous = 0;
         self.owner_and_ids.clear();
         true
     }
 
     /// Releases the hold with that request id.
-    pub(super) fn release_by_id(&mut self, request_id: &[u8]) -> bool {
+    pub(crate) fn release_by_id(&mut self, request_id: &[u8]) -> bool {
         self.owner_and_ids.remove(request_id)
     }
 }
