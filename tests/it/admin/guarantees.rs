@@ -21,7 +21,12 @@ fn map_names_existing_tests() {
         let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file));
         let text = text.unwrap_or_else(|error| panic!("{file}: {error}"));
         let is_there = match test {
-            "all" => text.contains("#[test]") || text.contains("#[tokio::test"),
+            "all" => ["#[test]", "#[tokio::test", "\nrule "]
+                .iter()
+                .any(|mark| text.contains(mark)),
+            test if file.ends_with(".rules") => {
+                text.contains(&format!("\nrule {}\n", test.replace('_', " ")))
+            }
             test => text.contains(&format!("fn {test}(")),
         };
         assert!(is_there, "{file} has no test {test}");
