@@ -206,6 +206,11 @@ impl Memory {
         self.log.clear();
     }
 
+    /// How many clients are blocked.
+    pub fn blocked_clients(&self) -> usize {
+        self.blocked.len()
+    }
+
     /// Makes the queue of a lock due.
     pub fn make_due(&mut self, name: &LockName) {
         let table = &mut self.state.server.wait_table;
