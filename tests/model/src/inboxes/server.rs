@@ -156,8 +156,7 @@ impl Server {
             request_id: Some(REQUEST_ID),
             min_fence: None,
         };
-        let (acquired, outcome) =
-            self.step(now, |transition| transition.acquire(&request, CALLER.user, true));
+        let (acquired, outcome) = self.step(now, |transition| transition.acquire(&request, CALLER.user));
         match &acquired {
             Ok(Acquired::Granted(granted)) => {
                 if outcome == Outcome::New {
