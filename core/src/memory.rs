@@ -41,6 +41,10 @@ pub struct Memory {
     pub events: Vec<(Event, LockName)>,
     /// The lines of the log.
     pub log: Vec<(Level, String)>,
+    /// What the engine had this host do, in order.
+    pub calls: Vec<HostCall>,
+    /// Whether the server takes no new value.
+    pub refuses_values: bool,
     /// The slots of this node, if the server says.
     pub slots: Option<LocalSlots>,
     /// What the other nodes of the cluster get.
@@ -50,6 +54,25 @@ pub struct Memory {
     woken: Vec<Call>,
     wait_timer: Option<Instant>,
     slice_timer: Option<Instant>,
+}
+
+/// A call of the host that changes something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HostCall {
+    /// A key was opened for a decision.
+    Open,
+    /// A new lock was stored.
+    Set,
+    /// A lock was deleted.
+    Delete,
+    /// A client was blocked.
+    Block,
+    /// Replicas and the append-only file got something.
+    Replicate,
+    /// A client gets the reply to its call.
+    Wake,
+    /// A keyspace event was published.
+    Notify,
 }
 
 /// What is under a key.
@@ -204,6 +227,7 @@ impl Memory {
         self.stream.clear();
         self.events.clear();
         self.log.clear();
+        self.calls.clear();
     }
 
     /// How many clients are blocked.
@@ -318,6 +342,7 @@ impl Process for Memory {
 
     fn wake(&mut self, call: Call) {
         if self.blocked.remove(&call) {
+            self.calls.push(HostCall::Wake);
             self.woken.push(call);
         }
     }
@@ -366,6 +391,7 @@ impl Host for Memory {
     }
 
     fn open<'h>(&'h mut self, name: &[u8]) -> Option<MemoryKey<'h>> {
+        self.calls.push(HostCall::Open);
         let name = self.name_of(name);
         Some(MemoryKey { host: self, name })
     }
@@ -388,21 +414,25 @@ impl Host for Memory {
     }
 
     fn replicate(&mut self, name: &[u8], change: &[u8]) {
+        self.calls.push(HostCall::Replicate);
         self.stream
             .push(Sent::Change(self.name_of(name), change.to_vec()));
     }
 
     fn replicate_verbatim(&mut self) {
+        self.calls.push(HostCall::Replicate);
         self.stream.push(Sent::Verbatim);
     }
 
     fn replicate_checkpoint(&mut self, checkpoint: Checkpoint, ends_grace: bool, _: bool) {
+        self.calls.push(HostCall::Replicate);
         self.stream.push(Sent::Checkpoint(checkpoint, ends_grace));
     }
 
     fn signal_modified(&mut self, _: &[u8]) {}
 
     fn notify(&mut self, event: Event, name: &[u8]) {
+        self.calls.push(HostCall::Notify);
         self.events.push((event, self.name_of(name)));
     }
 
@@ -411,6 +441,7 @@ impl Host for Memory {
     }
 
     fn block(&mut self, call: Call) {
+        self.calls.push(HostCall::Block);
         self.blocked.insert(call);
         self.parked = Some(call);
     }
@@ -445,11 +476,16 @@ impl<'h> OpenKey<'h, Memory> for MemoryKey<'h> {
     }
 
     fn set(&mut self, value: Box<LockValue>) -> bool {
+        if self.host.refuses_values {
+            return false;
+        }
+        self.host.calls.push(HostCall::Set);
         self.host.keys.insert(self.name.clone(), Value::Lock(value));
         true
     }
 
     fn delete(&mut self) {
+        self.host.calls.push(HostCall::Delete);
         self.host.remove(&self.name);
     }
 

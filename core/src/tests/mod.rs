@@ -12,6 +12,7 @@
 //! one_answer_each  transitions that answer one waiter each, and requests between them
 //! replay         what is replicated gives the same state: on lagging replicas, from the AOF, after a promotion
 //! crash          a crash after every record that is replicated: restart from the log, promotion of the replica
+//! host_calls     what the engine has its host do: in which order, how often, and when the host refuses
 //! exhaustive     every reachable state of small locks, with and without queues
 //! scaling        many holders in one transition: the work is linear in their number
 //! codec          the encoding: nothing is lost, nothing unsound is accepted
@@ -25,6 +26,7 @@ mod deadlocks;
 mod dsl;
 #[cfg(not(miri))] // Millions of states.
 mod exhaustive;
+mod host_calls;
 mod inbox_rules;
 mod one_answer_each;
 mod queue_rules;
