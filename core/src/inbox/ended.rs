@@ -2,14 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use super::named::Reader;
 use super::outcome::InboxStep;
 use super::{Ended, Inbox, Inboxes};
 use crate::names::{Call, InboxId};
 use crate::time::Instant;
-
-/// How long a pass takes at least: more than what the module does in one. A slower one counts once, too.
-const PASS_MS: u64 = 10;
 
 impl Inboxes {
     /// Takes note of whether clients are paused. Meanwhile no inbox ends for want of a reader.
@@ -71,19 +67,6 @@ impl Inboxes {
         let absence_end = self.absence_ends.first();
         let absence_end = absence_end.map(|(at, _)| self.pauses.next_look(*at));
         call_end.into_iter().chain(absence_end).min()
-    }
-
-    /// Nobody has read this inbox for its whole time to live: it ends after some more passes of the server's loop.
-    fn end_absence(&mut self, id: InboxId, now: Instant) {
-        let until = self.pauses.clock(now).after_ms(PASS_MS);
-        let reader = self.named(id).map(|named| named.reader);
-        if let Some(Reader::Absent { passes_left, .. }) = reader
-            && let Some(passes_left) = passes_left.checked_sub(1)
-        {
-            self.set_reader(id, Reader::Absent { until, passes_left });
-        } else {
-            self.end(id);
-        }
     }
 
     /// Its name is free from now on. What it leaves is cleared a step at a time.

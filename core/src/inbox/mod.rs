@@ -7,15 +7,6 @@
 //! An inbox with a name collects the answers to all requests that a process has queued (QUEUE). Its reader receives them
 //! by DLOCK.GRANTS, any number at a time, and its next call acknowledges them. The inbox of a request that blocks its
 //! client (BLOCK) has no name: it is for one answer, that client is its reader, and it ends with the reply.
-//!
-//! A call of a reader is in one state at a time:
-//!
-//! ```text
-//! blocked  -> replying   there is an answer, or the time of the call is over
-//!          -> absent     its connection was lost, or another call took over
-//! replying -> absent     the reply was written: only now its answers count as carried by a reply
-//! absent   -> ended      nobody has called for a whole ttl
-//! ```
 
 mod answers;
 mod delivery;
@@ -24,6 +15,7 @@ mod in_flight;
 mod named;
 mod outcome;
 mod pauses;
+mod reader;
 mod reading;
 mod rollback;
 
@@ -39,7 +31,7 @@ pub use answers::Answered;
 use answers::Answers;
 use in_flight::InFlight;
 pub use in_flight::Undelivered;
-use named::{Named, Reader, Waiters};
+use named::{Named, Waiters};
 pub use outcome::{GrantsReply, InboxStep, Received, Reply};
 use pauses::Pauses;
 
@@ -181,50 +173,5 @@ impl Inboxes {
     fn next_cursor(&mut self) -> u64 {
         self.last_cursor = self.last_cursor.saturating_add(1);
         self.last_cursor
-    }
-
-    /// What the reader of an inbox does from now on.
-    fn set_reader(&mut self, id: InboxId, reader: Reader) {
-        let Some(Inbox::Named(named)) = self.by_id.get_mut(&id) else {
-            return;
-        };
-        let former = std::mem::replace(&mut named.reader, reader);
-        self.forget_reader(id, former);
-        match reader {
-            Reader::Blocked { call, until, .. } => {
-                self.calls.insert(call, id);
-                self.call_ends.insert((until, id));
-            }
-            Reader::Replying { call, .. } => {
-                self.calls.insert(call, id);
-            }
-            Reader::Absent { until, .. } => {
-                self.absence_ends.insert((until, id));
-            }
-        }
-    }
-
-    fn forget_reader(&mut self, id: InboxId, reader: Reader) {
-        match reader {
-            Reader::Blocked { call, until, .. } => {
-                self.calls.remove(&call);
-                self.call_ends.remove(&(until, id));
-            }
-            Reader::Replying { call, .. } => {
-                self.calls.remove(&call);
-            }
-            Reader::Absent { until, .. } => {
-                self.absence_ends.remove(&(until, id));
-            }
-        }
-    }
-
-    /// The call that waits for answers in this inbox gets its reply now, if one waits.
-    fn wake_reader(&mut self, id: InboxId) -> Option<Call> {
-        let Reader::Blocked { call, since, .. } = self.named(id)?.reader else {
-            return None;
-        };
-        self.set_reader(id, Reader::Replying { call, since });
-        Some(call)
     }
 }

@@ -11,10 +11,6 @@ use crate::wire::{Caller, Error};
 /// How long an inbox outlives its last reader, unless that says otherwise.
 const DEFAULT_TTL_MS: u64 = 5_000;
 
-/// How often the server has a pass of its loop for requests that have arrived when the time of an inbox is over: one to
-/// accept a connection, one to read it, and some in which other clients keep it.
-pub(super) const LAST_PASSES: u8 = 4;
-
 /// The waiters of an inbox.
 pub(super) type Waiters = BTreeMap<Ticket, LockName>;
 
@@ -31,6 +27,7 @@ pub(super) struct Named {
     pub(super) ttl_ms: u64,
 }
 
+/// Its moves are in `reader.rs`.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Reader {
     /// A call waits for answers.

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::named::{LAST_PASSES, Named, Reader};
+use super::named::{Named, Reader};
 use super::outcome::{GrantsReply, Received};
 use super::{Inbox, Inboxes};
 use crate::names::{Call, InboxId};
@@ -117,25 +117,5 @@ impl Inboxes {
             waited_ms,
             answers,
         })
-    }
-
-    /// Nobody reads this inbox from now on.
-    pub(super) fn reader_left(&mut self, id: InboxId, now: Instant) {
-        let clock = self.pauses.clock(now);
-        let Some(named) = self.named(id) else {
-            return;
-        };
-        if named.ttl_ms == 0 {
-            self.end(id);
-            return;
-        }
-        let until = clock.after_ms(named.ttl_ms);
-        self.set_reader(
-            id,
-            Reader::Absent {
-                until,
-                passes_left: LAST_PASSES,
-            },
-        );
     }
 }
