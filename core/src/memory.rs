@@ -6,20 +6,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use super::cluster::nodes::LocalSlots;
-use super::codec::{decode_lock, encode_lock};
-use super::engine::{
+use crate::cluster::nodes::LocalSlots;
+use crate::engine::{
     EngineState, Error, Flags, Host, Level, LockValue, OpenKey, Process, Stored, WriteCheck, apply,
     checkpoint, events, keyspace, scheduler,
 };
-use super::event::Event;
-use super::fence::WallClock;
-use super::inbox_id::Call;
-use super::inputs::Environment;
-use super::lock::Lock;
-use super::name::LockName;
-use super::server_state::Checkpoint;
-use super::time::Instant;
+use crate::fence::WallClock;
+use crate::lock::{Lock, decode_lock, encode_lock};
+use crate::names::{Call, LockName};
+use crate::time::{Environment, Instant};
+use crate::transition::Checkpoint;
+use crate::wire::Event;
 
 /// The databases of a server.
 pub const DATABASES: i32 = 16;
@@ -192,6 +189,11 @@ impl Memory {
         self.blocked.remove(&call)
     }
 
+    /// How many clients are blocked.
+    pub fn blocked_clients(&self) -> usize {
+        self.blocked.len()
+    }
+
     /// Makes the queue of a lock due.
     pub fn make_due(&mut self, name: &LockName) {
         let table = &mut self.state.server.wait_table;
@@ -213,7 +215,7 @@ impl Memory {
     }
 
     /// Loads a snapshot into a server that has just started, or that follows another one from now on.
-    pub fn load(&mut self, snapshot: &Snapshot) -> Result<(), crate::error::Error> {
+    pub fn load(&mut self, snapshot: &Snapshot) -> Result<(), crate::wire::Error> {
         self.flags.is_loading = true;
         events::loading_began(self);
         let now = self.clocks.now;

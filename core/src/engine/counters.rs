@@ -2,9 +2,7 @@
 
 use super::latency_histogram::LatencyHistogram;
 use crate::effects::{Answer, Effects};
-use crate::error::Error;
-use crate::event::Event;
-use crate::outcome::Outcome;
+use crate::wire::{Error, Event, Outcome};
 
 /// Counters since the start of the server, as a primary.
 #[derive(Default)]

@@ -4,10 +4,9 @@ use super::counters::Counters;
 use super::replication_targets::ReplicationTargets;
 use crate::effects::Effects;
 use crate::expiry::{ExpiryIndex, LongestHold};
-use crate::inputs::Environment;
-use crate::name::LockName;
-use crate::server_state::ServerState;
-use crate::time::Instant;
+use crate::names::LockName;
+use crate::time::{Environment, Instant};
+use crate::transition::ServerState;
 
 /// What the engine knows besides the locks themselves.
 #[derive(Default)]

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use super::handle::{Bucket, ExpiryHandle};
 use super::slab::{NameSlab, SlotSize};
-use crate::Instant;
-use crate::inline_bytes::InlineBytes;
+use crate::collections::InlineBytes;
+use crate::time::Instant;
 
 #[derive(Default)]
 pub struct Buckets {

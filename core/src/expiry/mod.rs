@@ -18,10 +18,9 @@ use buckets::Buckets;
 pub use handle::ExpiryHandle;
 pub use longest_hold::LongestHold;
 
-use crate::Instant;
 use crate::cluster::slots::{SlotSet, slot_of};
-use crate::inline_bytes::InlineBytes;
-use crate::shrink::Shrink;
+use crate::collections::{InlineBytes, Shrink};
+use crate::time::Instant;
 
 /// The locks of all databases.
 #[derive(Default)]
