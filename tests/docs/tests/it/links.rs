@@ -6,12 +6,15 @@ use std::path::{Component, Path, PathBuf};
 use crate::support::page::{self, Link, Page};
 
 /// Pages outside the book that link to it, or that it links to.
-const NEIGHBOURS: [&str; 5] = [
+const NEIGHBOURS: [&str; 8] = [
+    "bench/README.md",
     "client/README.md",
     "quorum/README.md",
     "CHANGELOG.md",
     "CONTRIBUTING.md",
     "SECURITY.md",
+    "spec/README.md",
+    "tests/README.md",
 ];
 
 fn pages() -> BTreeMap<PathBuf, Page> {
