@@ -257,6 +257,7 @@ public final class Driver {
         long began = System.nanoTime();
         String prefix = command.get("prefix").getAsString();
         LockOptions options = options(command);
+        many.clear();
         var all = IntStream.range(0, command.get("locks").getAsInt())
                 .mapToObj(n -> locks.acquireAsync(prefix + n, options)).toList();
         all.forEach(each -> {
