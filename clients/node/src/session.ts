@@ -33,9 +33,14 @@ export class Session {
     this.#reader = new Link(connect("bytes"), this.#server, 2 * BLOCK);
   }
 
-  /** Sends a request, and waits while it is queued: until it has an outcome, or has to be sent again. */
+  /** Sends a request, and sends it again when its inbox is over, until it has an outcome or meets an error. */
   async ask(request: Acquisition): Promise<void> {
-    if (request.waits) await this.#opened;
+    while (request.stage === "waiting") await this.#ask(request);
+  }
+
+  /** Sends a request once, and waits while it is queued. */
+  async #ask(request: Acquisition): Promise<void> {
+    if (request.waits && this.#opened) await this.#opened;
     let inbox = "";
     let sent = 0;
     const dequeued = new Promise<LockError | undefined>((resolve) => (request.dequeue = resolve));
