@@ -59,9 +59,6 @@ pub(crate) struct Session {
     pub is_closing: AtomicBool,
     /// The process that has the background.
     pid: u32,
-    #[cfg(feature = "replicas")]
-    /// On which no WAIT blocks at the moment.
-    pub wait_connections: Mutex<Vec<crate::server::Connection>>,
 }
 
 impl Session {
@@ -87,8 +84,6 @@ impl Session {
             sleeps_until: AtomicU64::new(0),
             is_closing: AtomicBool::new(false),
             pid,
-            #[cfg(feature = "replicas")]
-            wait_connections: Mutex::default(),
         }
     }
 

@@ -494,11 +494,7 @@ impl Table {
                 Poll::Ready(Outcome::Told(Told::Late))
             }
             Stage::Granted(held) => {
-                // One that replicas must have is handed over when they do.
-                entry.stage = match entry.request.acknowledgement {
-                    None => Stage::Held(Arc::clone(&held)),
-                    Some(_) => Stage::Granted(Arc::clone(&held)),
-                };
+                entry.stage = Stage::Held(Arc::clone(&held));
                 Poll::Ready(Outcome::Granted(held))
             }
             stage => {
@@ -507,21 +503,6 @@ impl Table {
                 Poll::Pending
             }
         }
-    }
-
-    /// Replicas have it: its caller holds the lock from now on, unless it was lost meanwhile.
-    #[cfg(feature = "replicas")]
-    pub fn hand_over(&mut self, number: u64, now: BootInstant) -> bool {
-        let Some(entry) = self.entries.get_mut(&number) else {
-            return false;
-        };
-        if let Stage::Granted(held) = &entry.stage {
-            if held.hold().lost(now).is_some() {
-                return false;
-            }
-            entry.stage = Stage::Held(Arc::clone(held));
-        }
-        true
     }
 
     /// Whether a request is queued, and whether the server has ever said that the lock is taken.
