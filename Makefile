@@ -82,7 +82,7 @@ test-matrix: install-deps ## Run the tests against every supported server, downl
 	tests/matrix/run "$(SERVERS)"
 
 model: install-deps ## Model-check failovers, grace periods, quorums and inboxes in larger worlds than `make test`, and more steps of the specification
-	cargo test --release --locked -p dlock-model --test failover --test inboxes -- --include-ignored --nocapture
+	cargo test --release --locked -p dlock-model --test failover --test corpus -- --include-ignored --nocapture
 	cargo test --release --locked -p redis-dlock-quorum --test search -- --include-ignored --nocapture --test-threads 1
 	@spec/run "$(TARGET)" --deep
 

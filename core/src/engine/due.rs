@@ -6,7 +6,7 @@ use super::host::{Flags, Host, WriteCheck};
 use super::internal_error::internal_error;
 use super::lock_change::{Cause, decide};
 use super::pass::{Pass, Slice};
-use super::perform::perform;
+use super::perform::{Origin, perform};
 use super::{refused, rollback, wait_timer};
 use crate::effects::Effects;
 use crate::names::LockName;
@@ -138,7 +138,7 @@ fn time_out_waiters<H: Host>(host: &mut H, name: &LockName, key: H::Name<'_>) {
     let (name, mut effects) = (name.as_ref(), Effects::default());
     let now = host.now();
     host.state().server.time_out_waiters(name, now, &mut effects);
-    perform(host, (key, name), true, &mut effects);
+    perform(host, (key, name), Origin::Decided, &mut effects);
 }
 
 /// Answers all waiters of a lock with an error.
@@ -149,5 +149,5 @@ fn turn_away_waiters<H: Host>(host: &mut H, name: &LockName, key: H::Name<'_>, e
     state.server.turn_away_waiters(name, error, now, &mut effects);
     let dropped = &mut state.schedule.dropped_waiters;
     *dropped = dropped.saturating_add(effects.wakes.len());
-    perform(host, (key, name), true, &mut effects);
+    perform(host, (key, name), Origin::Decided, &mut effects);
 }
