@@ -14,6 +14,9 @@ const PROCESS = `${hostname()}:${process.pid}`;
 /** How long a release waits for a server that does not confirm it. */
 const RELEASED_WITHIN = 10_000;
 
+/** After how long the program is told that it waits. */
+const TOLD_AFTER = 1_000;
+
 /** What all requests of a Locks share. */
 export interface Scope {
   readonly router: Router;
@@ -49,6 +52,7 @@ export class Hold implements Acquisition {
   #controller: AbortController | undefined;
   #lost: Lost | undefined;
   #wasQueued = false;
+  readonly #began = now();
   #granted = 0;
   /** Until when the lease lasts for certain, and until when the lock may be held. */
   #deadline = 0;
@@ -126,7 +130,10 @@ export class Hold implements Acquisition {
 
   queue(ahead: number): void {
     [this.lastReply, this.lastError] = ["queued", undefined];
-    if (!this.#wasQueued) this.report({ type: "queued", ahead });
+    if (!this.#wasQueued) {
+      this.report({ type: "queued", ahead });
+      this.#timer = setTimeout(() => void this.#tellWaiting(), TOLD_AFTER).unref();
+    }
     this.#wasQueued = true;
   }
 
@@ -177,6 +184,13 @@ export class Hold implements Acquisition {
 
   report(event: Event): void {
     report(this.scope.onEvent, { key: this.key, owner: this.owner, ...event });
+  }
+
+  async #tellWaiting(): Promise<void> {
+    if (!this.scope.onEvent || !this.scope.router.tellsWaiting()) return;
+    const holder = await this.scope.router.holder(this.rawKey);
+    if (this.stage !== "waiting") return;
+    this.report({ type: "waiting", ms: now() - this.#began, ...(holder && { holder }) });
   }
 
   #reportEnd(error?: LockError): void {
