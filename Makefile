@@ -92,10 +92,11 @@ model: install-deps ## Model-check failovers, grace periods, quorums and inboxes
 spec: ## Check the specification in spec/: samples, every choice of a few steps, and replays against the code (needs Node.js; ARGS="lock" for a part)
 	@spec/run "$(TARGET)" $(ARGS)
 
-mutants: ## Change the core in one place at a time, and run its tests: a change that no test notices is listed (installs cargo-mutants; ARGS="--file core/src/grace.rs")
+mutants: ## Change the core in one place at a time, and run its tests and the rules: a change that no test notices is listed (installs cargo-mutants; ARGS="--file core/src/time/grace.rs")
 	@command -v cargo-mutants >/dev/null || cargo install cargo-mutants --locked --root "$(TARGET)/tools"
-	cargo mutants --package dlock-core --all-features --cargo-arg=--locked --output "$(TARGET)" --timeout 300 \
-		--exclude "core/src/testing/**" --exclude "core/src/tests/**" $(ARGS) -- --lib
+	cargo mutants --package dlock-core --test-package dlock-core --test-package dlock-rules --all-features \
+		--cargo-arg=--locked --output "$(TARGET)" --timeout 300 \
+		--exclude "core/src/testing/**" --exclude "core/src/tests/**" $(ARGS) -- --lib --test memory
 
 fuzz: install-deps ## Run each fuzz target for SECONDS=20; needs nightly Rust and cargo-fuzz
 	tests/model/fuzz/run "$(SECONDS)"
@@ -165,7 +166,7 @@ deny: ## Check licences, sources and known vulnerabilities of dependencies (inst
 pictures: ## Draw the pictures of docs/, and the plots of docs/bench/results.csv
 	docs/pictures/draw.py
 
-book: ## Build the book of docs/ (installs mdBook if it is missing)
+book: ## Build the book of docs/ (needs Python; installs mdBook if it is missing)
 	tests/docs/build-book "$(TARGET)"
 
 install-deps:

@@ -3,7 +3,8 @@
 //! [`TestServer`] needs no Redis. It speaks the protocol of Redis on a TCP socket of 127.0.0.1, and decides by the code
 //! of the module itself, so that locks behave as they do on a real server: queues, leases, fencing tokens, inboxes. What
 //! it leaves out are persistence, replication, clusters, transactions, scripts and access rights. Besides the commands of
-//! DLOCK it serves PING, HELLO, SELECT, GET, SET, INCR, DEL and EXISTS; CLIENT, INFO and COMMAND reply, but do nothing.
+//! DLOCK it serves PING, HELLO, SELECT, GET, SET, INCR, DEL and EXISTS; CLIENT and COMMAND reply, but do nothing, and
+//! INFO has only the number of blocked clients.
 //!
 //! ```
 //! use std::time::Duration;

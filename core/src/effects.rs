@@ -2,16 +2,11 @@
 
 use std::rc::Rc;
 
-use super::codec::Writer;
-use super::error::Error;
-use super::event::Event;
-use super::inbox_id::Call;
-use super::lease_clock::LeaseClock;
-use super::lock::Holder;
-use super::outcome::{Granted, Outcome};
-use super::queue::Waiter;
-use super::request_key::RequestKey;
-use super::ticket::Ticket;
+use crate::lock::{Holder, Writer};
+use crate::names::{Call, RequestKey, Ticket};
+use crate::time::LeaseClock;
+use crate::waiting::Waiter;
+use crate::wire::{Error, Event, Granted, Outcome};
 
 /// A waiter whose request is decided.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,7 +48,7 @@ impl Default for MaxAnswers {
 }
 
 /// The effects of one transition. Reuse them: then a transition allocates nothing for them.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Effects {
     /// What became of the request.
     pub outcome: Outcome,

@@ -52,68 +52,37 @@
 )]
 
 pub mod cluster;
-mod codec;
+mod collections;
 mod deadlock;
 mod effects;
 pub mod engine;
-mod error;
-mod event;
 pub mod expiry;
 mod fence;
-mod grace;
-mod id_map;
 mod inbox;
-mod inbox_id;
-mod inline_bytes;
-mod inputs;
-mod lease_clock;
-mod limit;
 mod lock;
 pub mod memory;
-mod name;
-mod outcome;
-mod owner_and_ids;
-mod parse;
-mod policy;
-mod queue;
-mod request;
-mod request_key;
-mod server_state;
-mod shortened;
-mod shrink;
-mod small_set;
-mod ticket;
+mod names;
 mod time;
 mod transition;
-mod wait_table;
+mod waiting;
+mod wire;
 
-pub use codec::{decode_lock, encode_lock};
+pub use collections::{IdHasher, IdMap, InlineBytes, Shrink};
 pub use deadlock::Cycle;
 pub use effects::{Answer, Effects, MaxAnswers, Wake};
-pub use error::{Error, Full};
-pub use event::Event;
 pub use fence::{AdvanceReason, Fence, Fences, MAX_FENCE, WallClock};
-pub use grace::{Grace, GraceKind, GraceLength, GraceSettings};
-pub use id_map::{IdHasher, IdMap};
 pub use inbox::{Answered, GrantsReply, InboxStep, Inboxes, Received, Reply, Undelivered};
-pub use inbox_id::{Call, InboxId};
-pub use inline_bytes::InlineBytes;
-pub use inputs::{Environment, Inputs, Role};
-pub use lease_clock::LeaseClock;
-pub use limit::Limit;
-pub use lock::{Holder, Lock};
-pub use name::{LockName, LockNameRef};
-pub use outcome::{Acquired, Granted, Outcome};
-pub use parse::number;
-pub use policy::Policy;
-pub use queue::{Queue, Waiter};
-pub use request::{Acquire, Caller, Extend, GrantRef, Grants, Guard, Holds, Release, Timeout, Wait};
-pub use server_state::{Checkpoint, ServerState};
-pub use shrink::Shrink;
-pub use ticket::Ticket;
-pub use time::Instant;
-pub use transition::{Transition, maxima_of_change};
-pub use wait_table::WaitTable;
+pub use lock::{Holder, Lock, decode_lock, encode_lock};
+pub use names::{Call, InboxId, Limit, LockName, LockNameRef, Ticket};
+pub use time::{
+    Environment, Grace, GraceKind, GraceLength, GraceSettings, Inputs, Instant, LeaseClock, Role,
+};
+pub use transition::{Checkpoint, Policy, ServerState, Transition, maxima_of_change};
+pub use waiting::{Queue, WaitTable, Waiter};
+pub use wire::{
+    Acquire, Acquired, Caller, Error, Event, Extend, Full, GrantRef, Granted, Grants, Guard, Holds, Outcome,
+};
+pub use wire::{Release, Timeout, Wait, number};
 
 #[cfg(any(test, feature = "testing"))]
 #[doc(hidden)]

@@ -6,26 +6,23 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use super::cluster::nodes::LocalSlots;
-use super::codec::{decode_lock, encode_lock};
-use super::engine::{
+use crate::cluster::nodes::LocalSlots;
+use crate::engine::{
     EngineState, Error, Flags, Host, Level, LockValue, OpenKey, Process, Stored, WriteCheck, apply,
     checkpoint, events, keyspace, scheduler,
 };
-use super::event::Event;
-use super::fence::WallClock;
-use super::inbox_id::Call;
-use super::inputs::Environment;
-use super::lock::Lock;
-use super::name::LockName;
-use super::server_state::Checkpoint;
-use super::time::Instant;
+use crate::fence::WallClock;
+use crate::lock::{Lock, decode_lock, encode_lock};
+use crate::names::{Call, LockName};
+use crate::time::{Environment, Instant};
+use crate::transition::Checkpoint;
+use crate::wire::Event;
 
 /// The databases of a server.
 pub const DATABASES: i32 = 16;
 
 /// A server in memory.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Memory {
     state: EngineState,
     keys: BTreeMap<LockName, Value>,
@@ -44,6 +41,10 @@ pub struct Memory {
     pub events: Vec<(Event, LockName)>,
     /// The lines of the log.
     pub log: Vec<(Level, String)>,
+    /// The slots of this node, if the server says.
+    pub slots: Option<LocalSlots>,
+    /// What the other nodes of the cluster get.
+    pub broadcasts: Vec<Vec<u8>>,
     blocked: BTreeSet<Call>,
     parked: Option<Call>,
     woken: Vec<Call>,
@@ -52,6 +53,7 @@ pub struct Memory {
 }
 
 /// What is under a key.
+#[derive(Clone)]
 pub enum Value {
     /// A lock.
     Lock(Box<LockValue>),
@@ -166,15 +168,20 @@ impl Memory {
             self.slice_timer = None;
             scheduler::on_slice_timer(self);
         }
-        if self.state.expiry.is_due(self.clocks.now) {
+        if self.removes_expired() && self.state.expiry.is_due(self.clocks.now) {
             scheduler::run_jobs(self);
         }
+    }
+
+    fn removes_expired(&self) -> bool {
+        self.flags.is_active_primary() && !self.is_paused
     }
 
     /// When [`Memory::run_due`] has something to do.
     pub fn next_due(&self) -> Option<Instant> {
         let timers = self.wait_timer.into_iter().chain(self.slice_timer);
-        timers.chain(self.state.expiry.next_due()).min()
+        let expiry = self.state.expiry.next_due();
+        timers.chain(expiry.filter(|_| self.removes_expired())).min()
     }
 
     /// The call for which the client of the last command is blocked, once.
@@ -190,6 +197,18 @@ impl Memory {
     /// The client of a call leaves before its reply. True if it was blocked.
     pub fn forget_blocked(&mut self, call: Call) -> bool {
         self.blocked.remove(&call)
+    }
+
+    /// Forgets what was replicated, published and logged.
+    pub fn forget_output(&mut self) {
+        self.stream.clear();
+        self.events.clear();
+        self.log.clear();
+    }
+
+    /// How many clients are blocked.
+    pub fn blocked_clients(&self) -> usize {
+        self.blocked.len()
     }
 
     /// Makes the queue of a lock due.
@@ -213,7 +232,7 @@ impl Memory {
     }
 
     /// Loads a snapshot into a server that has just started, or that follows another one from now on.
-    pub fn load(&mut self, snapshot: &Snapshot) -> Result<(), crate::error::Error> {
+    pub fn load(&mut self, snapshot: &Snapshot) -> Result<(), crate::wire::Error> {
         self.flags.is_loading = true;
         events::loading_began(self);
         let now = self.clocks.now;
@@ -387,7 +406,9 @@ impl Host for Memory {
         self.events.push((event, self.name_of(name)));
     }
 
-    fn broadcast(&mut self, _: &[u8]) {}
+    fn broadcast(&mut self, message: &[u8]) {
+        self.broadcasts.push(message.to_vec());
+    }
 
     fn block(&mut self, call: Call) {
         self.blocked.insert(call);
@@ -399,7 +420,7 @@ impl Host for Memory {
     }
 
     fn local_slots(&mut self) -> Option<LocalSlots> {
-        None
+        self.slots.clone()
     }
 
     fn is_cluster_down(&mut self) -> Option<bool> {

@@ -132,7 +132,10 @@ impl Server {
             b"HELLO" => client.hello(words.get(1).copied())?,
             b"SELECT" => client.select(words[1])?,
             b"CLIENT" => Reply::Simple("OK"),
-            b"INFO" => bulk(b""),
+            b"INFO" => {
+                let blocked = self.host.blocked_clients();
+                bulk(format!("# Clients\r\nblocked_clients:{blocked}\r\n").as_bytes())
+            }
             b"COMMAND" => Reply::Array(Vec::new()),
             _ => self.plain(client.db, &command, words)?,
         })

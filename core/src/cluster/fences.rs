@@ -147,7 +147,7 @@ impl ClusterFences {
 mod tests {
     use super::*;
     use crate::fence::MAX_FENCE;
-    use crate::name::LockNameRef;
+    use crate::names::LockNameRef;
 
     const NAME: LockNameRef<'_> = LockNameRef { db: 0, key: b"lock" };
     const CLOCK: WallClock = WallClock::from_unix_ms(1_750_000_000_000);

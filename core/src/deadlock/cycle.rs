@@ -4,8 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 
 use super::graph::{Node, WaitForGraph};
-use crate::name::LockName;
-use crate::shortened::Shortened;
+use crate::names::{LockName, Shortened};
 
 /// Owners that wait for each other in a cycle.
 ///

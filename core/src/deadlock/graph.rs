@@ -2,8 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::limit::Limit;
-use crate::name::LockName;
+use crate::names::{Limit, LockName};
 
 /// The index of an owner, or of a lock, in a [`WaitForGraph`].
 pub(crate) type Node = usize;

@@ -7,7 +7,7 @@
 
 use super::cycle::{self, Cycle};
 use super::graph::{Node, WaitForGraph};
-use crate::name::LockNameRef;
+use crate::names::LockNameRef;
 
 /// What a search has found.
 pub(crate) enum Found {

@@ -5,8 +5,7 @@ use super::error::Error;
 use super::host::{Host, Level, Process};
 use super::lock_change::{Cause, decide};
 use crate::deadlock::Cycle;
-use crate::outcome::Acquired;
-use crate::request::Acquire;
+use crate::wire::{Acquire, Acquired};
 
 /// A client that goes on trying must not fill the log.
 const LOG_INTERVAL_MS: u64 = 1_000;
@@ -25,7 +24,7 @@ pub fn acquire<H: Host>(
     let acquired = decide(host, name, flags, Cause::Client, |transition| {
         transition.acquire(request, user, queues_are_current)
     });
-    if let Err(Error::Rejected(crate::error::Error::Deadlock(cycle))) = &acquired {
+    if let Err(Error::Rejected(crate::wire::Error::Deadlock(cycle))) = &acquired {
         log_deadlock(host, cycle);
     }
     acquired

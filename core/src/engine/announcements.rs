@@ -2,7 +2,7 @@
 
 use super::host::{Host, Process};
 use crate::cluster::fences::{Announcement, NodeId};
-use crate::inputs::Environment;
+use crate::time::Environment;
 
 /// Sends the other nodes what they must know about the fences of this one. `periodic`: in any case.
 pub(super) fn announce(host: &mut impl Host, periodic: bool) {

@@ -9,9 +9,9 @@ use super::internal_error::internal_error;
 use super::wait_timer;
 use crate::effects::Effects;
 use crate::inbox::{GrantsReply, Received, Reply};
-use crate::inbox_id::Call;
-use crate::inputs::Inputs;
-use crate::request::{Caller, Grants};
+use crate::names::Call;
+use crate::time::Inputs;
+use crate::wire::{Caller, Grants};
 
 /// The error for a GRANTS that another one has replaced, or whose inbox has ended with the role of this server.
 pub const SUPERSEDED: &str =

@@ -3,8 +3,8 @@
 
 use super::error::Error;
 use super::host::{Flags, Host};
-use crate::server_state::Checkpoint;
 use crate::time::Instant;
+use crate::transition::Checkpoint;
 
 /// The interval of checkpoints during a grace period.
 const INTERVAL_MS: u64 = 1_000;

@@ -2,12 +2,10 @@
 
 use super::latency_histogram::LatencyHistogram;
 use crate::effects::{Answer, Effects};
-use crate::error::Error;
-use crate::event::Event;
-use crate::outcome::Outcome;
+use crate::wire::{Error, Event, Outcome};
 
 /// Counters since the start of the server, as a primary.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Counters {
     /// Owners that became holders.
     pub acquired: u64,
@@ -52,7 +50,7 @@ pub struct Counters {
 }
 
 /// Rejected requests, by the first words of their errors.
-#[derive(Default)]
+#[derive(Clone, Default)]
 #[allow(missing_docs, reason = "each field is named after its word")]
 pub struct Errors {
     pub err: u64,

@@ -7,11 +7,10 @@ use super::internal_error::internal_error;
 use super::lock_change::{Cause, decide};
 use super::pass::{Pass, Slice};
 use super::perform::perform;
-use super::rollback;
-use super::wait_timer;
+use super::{rollback, wait_timer};
 use crate::effects::Effects;
-use crate::name::LockName;
-use crate::request::Acquire;
+use crate::names::LockName;
+use crate::wire::Acquire;
 
 const SLICE_MS: u64 = 2;
 const ROLLBACK_SLICE_MS: u64 = 1;

@@ -5,7 +5,7 @@ use std::fmt;
 use super::counters::increment;
 use super::host::Process;
 use super::internal_error::internal_error;
-use crate::error::Error as Rejection;
+use crate::wire::Error as Rejection;
 
 /// Why a command failed.
 #[derive(Clone, Debug)]

@@ -1,9 +1,8 @@
 //! The exit of a grace period: who lowers its setting ends it sooner.
 
 use super::host::{Flags, Host, Level};
-use super::scheduler;
-use super::wait_timer;
-use crate::grace::{GraceKind, GraceSettings};
+use super::{scheduler, wait_timer};
+use crate::time::{GraceKind, GraceSettings};
 
 const SETTINGS: [(GraceKind, &str); 2] = [
     (GraceKind::Startup, "dlock.startup-grace-ms"),

@@ -5,7 +5,7 @@ use super::error::Error;
 use super::host::{Flags, Host, Stored};
 use super::read::begin_read;
 use crate::lock::Lock;
-use crate::request::Guard;
+use crate::wire::Guard;
 
 /// What the commands of the module begin with.
 const OWN_PREFIX: &[u8] = b"dlock.";

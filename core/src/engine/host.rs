@@ -7,11 +7,10 @@
 use super::lock_value::LockValue;
 use super::state::EngineState;
 use crate::cluster::nodes::LocalSlots;
-use crate::event::Event;
-use crate::inbox_id::Call;
-use crate::inputs::{Environment, Role};
-use crate::server_state::Checkpoint;
-use crate::time::Instant;
+use crate::names::Call;
+use crate::time::{Environment, Instant, Role};
+use crate::transition::Checkpoint;
+use crate::wire::Event;
 
 /// What every callback of the server can use, also one without a client: it changes no key and replicates nothing.
 pub trait Process {

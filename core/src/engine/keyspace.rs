@@ -3,10 +3,9 @@
 use super::host::Process;
 use super::lock_value::{LockValue, check_plausible};
 use super::wait_timer;
-use crate::inputs::Environment;
 use crate::lock::Lock;
-use crate::name::LockNameRef;
-use crate::time::Instant;
+use crate::names::LockNameRef;
+use crate::time::{Environment, Instant};
 
 /// A value was loaded, under this name if the server says so, by a server that is an active primary or not. The error says
 /// why it cannot be used.

@@ -8,12 +8,11 @@ use super::perform::{fail, perform};
 use super::state::EngineState;
 use crate::cluster::slots::slot_of;
 use crate::effects::Effects;
-use crate::event::Event;
 use crate::expiry::ExpiryHandle;
-use crate::inputs::{Environment, Inputs};
-use crate::name::LockNameRef;
-use crate::time::Instant;
+use crate::names::LockNameRef;
+use crate::time::{Environment, Inputs, Instant};
 use crate::transition::{Transition, maxima_of_change};
+use crate::wire::Event;
 
 /// Why a lock changes.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -34,7 +33,7 @@ pub fn decide<H: Host, R>(
     name: H::Name<'_>,
     flags: H::Flags,
     cause: Cause,
-    transition: impl FnOnce(&mut Transition<'_>) -> Result<R, crate::error::Error>,
+    transition: impl FnOnce(&mut Transition<'_>) -> Result<R, crate::wire::Error>,
 ) -> Result<R, Error> {
     if !flags.is_active_primary() {
         return Err(Error::ReadOnly);

@@ -6,12 +6,12 @@ use std::cell::Cell;
 use super::state::EngineState;
 use crate::expiry::{DueLock, ExpiryHandle};
 use crate::fence::{Fence, WallClock};
-use crate::lease_clock::LeaseClock;
 use crate::lock::Lock;
-use crate::name::LockNameRef;
-use crate::time::Instant;
+use crate::names::LockNameRef;
+use crate::time::{Instant, LeaseClock};
 
 /// A value: a lock, and where the expiry index has it. 64 bytes.
+#[derive(Clone)]
 pub struct LockValue {
     /// The lock.
     pub lock: Lock,

@@ -9,7 +9,7 @@ use super::host::{Host, Process};
 use super::pass::Pass;
 use super::wait_timer;
 use crate::cluster::slots::slot_of;
-use crate::name::LockName;
+use crate::names::LockName;
 use crate::time::Instant;
 
 const SLICE_MS: u64 = 1;

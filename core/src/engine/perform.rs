@@ -10,8 +10,8 @@ use super::internal_error::internal_error;
 use super::state::EngineState;
 use super::wait_timer;
 use crate::effects::{Answer, Effects};
-use crate::event::Event;
-use crate::name::LockNameRef;
+use crate::names::LockNameRef;
+use crate::wire::Event;
 
 /// Carries out the effects of a change whose lock is stored: `lock` is its name for the core. `is_decision`: it was decided
 /// here, not received from the primary or the AOF.

@@ -1,7 +1,7 @@
 //! Commands that only read.
 
 use super::host::{Flags, Host};
-use crate::lease_clock::LeaseClock;
+use crate::time::LeaseClock;
 
 /// The most waiters that INFO shows.
 pub const MAX_WAITERS_SHOWN: usize = 128;

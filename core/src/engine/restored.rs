@@ -7,8 +7,8 @@
 use super::host::{Host, Stored};
 use super::pass::Slice;
 use super::wait_timer;
-use crate::name::LockName;
-use crate::shrink::Shrink;
+use crate::collections::Shrink;
+use crate::names::LockName;
 
 const SLICE_MS: u64 = 1;
 

@@ -5,7 +5,7 @@ use super::host::{Host, WriteCheck};
 use super::lock_change::{Cause, decide};
 use super::pass::Slice;
 use crate::inbox::Undelivered;
-use crate::request::{Holds, Release};
+use crate::wire::{Holds, Release};
 
 /// Rolls back what can be written now, a slice of it. What cannot stays until its lease has ended.
 pub(super) fn roll_back_grants<H: Host>(host: &mut H, flags: H::Flags, slice: &Slice) {

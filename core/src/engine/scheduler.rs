@@ -8,8 +8,7 @@ use super::announcements::announce;
 use super::host::{Flags, Host, Level, Process};
 use super::pass::Pass;
 use super::{checkpoint, due, inboxes, moved, restored, sweeper, wait_timer};
-use crate::inputs::Inputs;
-use crate::time::Instant;
+use crate::time::{Inputs, Instant};
 
 /// The pause between slices, in which clients are served.
 const PAUSE_MS: u64 = 1;

@@ -4,13 +4,12 @@ use super::counters::Counters;
 use super::replication_targets::ReplicationTargets;
 use crate::effects::Effects;
 use crate::expiry::{ExpiryIndex, LongestHold};
-use crate::inputs::Environment;
-use crate::name::LockName;
-use crate::server_state::ServerState;
-use crate::time::Instant;
+use crate::names::LockName;
+use crate::time::{Environment, Instant};
+use crate::transition::ServerState;
 
 /// What the engine knows besides the locks themselves.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct EngineState {
     /// What all locks share: fence counter, grace period, queues, settings.
     pub server: ServerState,
@@ -37,7 +36,7 @@ pub struct EngineState {
 }
 
 /// When the jobs of [`super::scheduler`] run next.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Schedule {
     /// When the timer for what is due in the queues fires.
     pub(super) wait_timer: Option<Instant>,
@@ -60,7 +59,7 @@ pub struct Schedule {
 }
 
 /// How far [`super::moved`] is.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct MovedQueues {
     /// The last queue that the slow walk has made due.
     pub(super) walked: Option<LockName>,

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use super::handle::{Bucket, ExpiryHandle};
 use super::slab::{NameSlab, SlotSize};
-use crate::Instant;
-use crate::inline_bytes::InlineBytes;
+use crate::collections::InlineBytes;
+use crate::time::Instant;
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Buckets {
     /// A bucket has a slab for each size of names in it.
     slabs: BTreeMap<(Bucket, SlotSize), NameSlab>,

@@ -1,6 +1,6 @@
 //! The position of a lock in the expiry index.
 
-use crate::Instant;
+use crate::time::Instant;
 
 /// A bucket and a slot in it: eight bytes in every lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

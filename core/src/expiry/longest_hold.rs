@@ -1,14 +1,13 @@
 //! Age of the oldest hold, sampled by the sweeper; up to one lease late.
 
-use crate::lease_clock::LeaseClock;
 use crate::lock::{Holder, Lock};
-use crate::time::Instant;
+use crate::time::{Instant, LeaseClock};
 
 /// The sweeper visits a lock at most this long after its first lease end.
 const VISIT_DELAY_MS: u64 = 2_000;
 
 /// The oldest holder among those that the sweeper has visited. It is up to one lease late.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct LongestHold {
     since: Instant,
     next_visit: Instant,

@@ -18,13 +18,12 @@ use buckets::Buckets;
 pub use handle::ExpiryHandle;
 pub use longest_hold::LongestHold;
 
-use crate::Instant;
 use crate::cluster::slots::{SlotSet, slot_of};
-use crate::inline_bytes::InlineBytes;
-use crate::shrink::Shrink;
+use crate::collections::{InlineBytes, Shrink};
+use crate::time::Instant;
 
 /// The locks of all databases.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct ExpiryIndex {
     databases: Vec<Buckets>,
     /// Flushed databases. Millions of keys are freed in slices, so that no client waits for that.

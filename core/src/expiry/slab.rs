@@ -3,8 +3,7 @@
 //! A slot has no more bytes than its name needs, rounded up to a multiple of four: the index of a million locks is
 //! mostly names.
 
-use crate::inline_bytes::InlineBytes;
-use crate::shrink::Shrink;
+use crate::collections::{InlineBytes, Shrink};
 
 /// Slots come in chunks of at most this many bytes, unless one slot needs more: no copy of a large vector ever stalls a
 /// command.
@@ -21,6 +20,7 @@ const FREE: u8 = u8::MAX;
 pub struct SlotSize(u32);
 
 /// A set of names, each in a numbered slot.
+#[derive(Clone)]
 pub struct NameSlab {
     chunks: Vec<Vec<u8>>,
     slot_bytes: usize,

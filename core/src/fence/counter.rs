@@ -6,7 +6,7 @@
 
 use super::last_fences::LastFences;
 use super::{Fence, MAX_FENCE};
-use crate::name::LockNameRef;
+use crate::names::LockNameRef;
 
 /// How far a promotion advances: an isolated old primary must issue this many fences to catch up.
 const PROMOTION_GAP: Fence = 1 << 26;

@@ -6,7 +6,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::Fence;
-use crate::name::LockNameRef;
+use crate::names::LockNameRef;
 
 /// A power of two.
 const BUCKETS: usize = 1024;

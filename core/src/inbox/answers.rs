@@ -2,13 +2,11 @@
 
 use std::collections::VecDeque;
 
+use crate::collections::Shrink;
 use crate::effects::Answer;
-use crate::error::Error;
-use crate::name::LockName;
-use crate::outcome::Granted;
-use crate::queue::{Owner, RequestId};
-use crate::shrink::Shrink;
+use crate::names::{LockName, Owner, RequestId};
 use crate::time::Instant;
+use crate::wire::{Error, Granted};
 
 /// An answer, and the request that it is for.
 #[derive(Clone, Debug, Hash)]

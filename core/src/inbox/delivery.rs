@@ -4,9 +4,7 @@ use super::answers::Answered;
 use super::outcome::Reply;
 use super::{Inbox, Inboxes};
 use crate::effects::{Effects, Wake};
-use crate::inbox_id::Call;
-use crate::name::LockName;
-use crate::ticket::Ticket;
+use crate::names::{Call, LockName, Ticket};
 use crate::time::Instant;
 
 impl Inboxes {

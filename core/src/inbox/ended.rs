@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::named::Reader;
 use super::outcome::InboxStep;
 use super::{Ended, Inbox, Inboxes};
-use crate::inbox_id::{Call, InboxId};
+use crate::names::{Call, InboxId};
 use crate::time::Instant;
 
 /// How long a pass takes at least: more than what the module does in one. A slower one counts once, too.

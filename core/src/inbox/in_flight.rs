@@ -6,9 +6,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::answers::Answered;
-use crate::name::LockName;
-use crate::queue::{Owner, RequestId};
-use crate::request_key::RequestKey;
+use crate::names::{LockName, Owner, RequestId, RequestKey};
 use crate::time::Instant;
 
 /// A grant whose client is gone.

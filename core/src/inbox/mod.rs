@@ -32,14 +32,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
 use std::rc::Rc;
 
-use super::error::Error;
-use super::id_map::IdMap;
-use super::inbox_id::{Call, InboxId};
-use super::name::LockName;
-use super::request::Caller;
-use super::shrink::Shrink;
-use super::ticket::Ticket;
-use super::time::Instant;
+use crate::collections::{IdMap, Shrink};
+use crate::names::{Call, InboxId, LockName, Ticket};
+use crate::time::Instant;
+use crate::wire::{Caller, Error};
 pub use answers::Answered;
 use answers::Answers;
 use in_flight::InFlight;

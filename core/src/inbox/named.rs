@@ -4,12 +4,9 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use super::answers::Answers;
-use crate::error::Error;
-use crate::inbox_id::Call;
-use crate::name::LockName;
-use crate::request::Caller;
-use crate::ticket::Ticket;
+use crate::names::{Call, LockName, Ticket};
 use crate::time::Instant;
+use crate::wire::{Caller, Error};
 
 /// How long an inbox outlives its last reader, unless that says otherwise.
 const DEFAULT_TTL_MS: u64 = 5_000;

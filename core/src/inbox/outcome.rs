@@ -2,9 +2,7 @@
 
 use super::answers::Answered;
 use crate::effects::Answer;
-use crate::inbox_id::Call;
-use crate::name::LockName;
-use crate::ticket::Ticket;
+use crate::names::{Call, LockName, Ticket};
 
 /// The reply to a GRANTS.
 #[derive(Clone, Debug)]

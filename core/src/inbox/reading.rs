@@ -5,10 +5,9 @@ use std::rc::Rc;
 use super::named::{LAST_PASSES, Named, Reader};
 use super::outcome::{GrantsReply, Received};
 use super::{Inbox, Inboxes};
-use crate::error::Error;
-use crate::inbox_id::{Call, InboxId};
-use crate::request::{Caller, Grants};
+use crate::names::{Call, InboxId};
 use crate::time::Instant;
+use crate::wire::{Caller, Error, Grants};
 
 impl Inboxes {
     /// Carries out a GRANTS. A new inbox is made if there is room for one, and cursors begin above `first_cursor`, unless

@@ -2,7 +2,7 @@
 
 use super::Inboxes;
 use super::in_flight::Undelivered;
-use crate::shrink::Shrink;
+use crate::collections::Shrink;
 
 impl Inboxes {
     /// The number of grants to be rolled back.

@@ -2,7 +2,7 @@
 
 use super::ops::Micros;
 use super::server::{Command, Sent, Server, Stored};
-use crate::event::Event;
+use crate::wire::Event;
 
 /// A server executes a record at `now`, or later if its clock is ahead.
 pub fn execute(server: &mut Server, sent: &Sent, now: Micros) {

@@ -2,17 +2,12 @@
 
 use super::ops::{self, Reply, Request};
 use crate::effects::{Answer, Effects, Wake};
-use crate::error::Error;
-use crate::event::Event;
 use crate::fence::Fence;
-use crate::lease_clock::LeaseClock;
 use crate::lock::{Holder, Lock};
-use crate::name::LockNameRef;
-use crate::queue::{Queue, Waiter};
-use crate::request::{Acquire, Holds, Release};
-use crate::ticket::Ticket;
-use crate::time::Instant;
-use crate::wait_table::WaitTable;
+use crate::names::{LockNameRef, Ticket};
+use crate::time::{Instant, LeaseClock};
+use crate::waiting::{Queue, WaitTable, Waiter};
+use crate::wire::{Acquire, Error, Event, Holds, Release};
 
 /// A lock and its queue at one time.
 #[derive(Debug)]

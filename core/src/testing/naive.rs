@@ -5,11 +5,9 @@
 //! request that is tried again at every chance, until it is granted, rejected, or times out.
 
 use super::ops::{Answer, Client, HolderView, LockView, Micros, Reply, Request, Waiter};
-use crate::error::{Error, Full};
 use crate::fence::Fence;
-use crate::limit::Limit;
-use crate::outcome::Granted;
-use crate::request::{Acquire, Extend, GrantRef, Guard, Holds, Release};
+use crate::names::Limit;
+use crate::wire::{Acquire, Error, Extend, Full, GrantRef, Granted, Guard, Holds, Release};
 
 #[derive(Clone, Debug, Default)]
 pub struct Model {

@@ -2,13 +2,11 @@
 
 use std::fmt;
 
-use crate::error::Error;
 use crate::fence::Fence;
-use crate::lease_clock::LeaseClock;
-use crate::limit::Limit;
 use crate::lock::Holder;
-use crate::outcome::Granted;
-use crate::request::{Acquire, Extend, GrantRef, Holds, Release, Timeout, Wait};
+use crate::names::Limit;
+use crate::time::LeaseClock;
+use crate::wire::{Acquire, Error, Extend, GrantRef, Granted, Holds, Release, Timeout, Wait};
 
 /// Microseconds on a clock that never jumps, whatever the clocks of the servers show.
 pub type Micros = i64;

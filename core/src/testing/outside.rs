@@ -1,8 +1,7 @@
 //! What the core learns from its shell.
 
 use crate::fence::WallClock;
-use crate::inputs::{Environment, Inputs, Role};
-use crate::time::Instant;
+use crate::time::{Environment, Inputs, Instant, Role};
 
 /// A wall clock and random bits.
 pub struct Outside {

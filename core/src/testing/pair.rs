@@ -8,9 +8,8 @@ use super::server::{ORIGIN, RETRY_MS, Server};
 use super::step::{Admin, Memory, Pass, Step};
 use crate::deadlock::{Cycle, Link};
 use crate::effects::MaxAnswers;
-use crate::error::Error;
-use crate::name::LockName;
-use crate::request::{Acquire, Guard, Holds, Release};
+use crate::names::LockName;
+use crate::wire::{Acquire, Error, Guard, Holds, Release};
 
 /// Small, so that schedules reach it.
 const MAX_WAITERS: usize = 4;

@@ -8,29 +8,19 @@ use super::invariants::{self, Cause, Checked, Snapshot};
 use super::naive;
 use super::ops::{Answer, Client, HolderView, LockView, Micros, Reply, Request, Waiter, block};
 use super::outside::{IN_2025_UNIX_MS, Outside};
-use crate::codec::{decode_lock, encode_lock};
 use crate::effects::{self, Effects};
 use crate::engine::{
     self, Host, Process, WriteCheck, answering, checkpoint, decide, process_lock, scheduler,
 };
-use crate::error::Error;
-use crate::event::Event;
 use crate::fence::Fence;
-use crate::grace::{GraceLength, GraceSettings};
 use crate::inbox;
-use crate::inbox_id::Call;
-use crate::lease_clock::LeaseClock;
-use crate::lock::{Holder, Lock};
+use crate::lock::{Holder, Lock, decode_lock, encode_lock};
 use crate::memory::{self, Clocks, Memory};
-use crate::name::LockName;
-use crate::outcome::Acquired;
-use crate::policy::Policy;
-use crate::queue::{self, Queue};
-use crate::request::{Acquire, Caller, Guard, Release};
-use crate::server_state::{Checkpoint, ServerState};
-use crate::ticket::Ticket;
-use crate::time::Instant;
-use crate::transition::Transition;
+use crate::names::{Call, LockName, Ticket};
+use crate::time::{GraceLength, GraceSettings, Instant, LeaseClock};
+use crate::transition::{Checkpoint, Policy, ServerState, Transition};
+use crate::waiting::{self, Queue, Room};
+use crate::wire::{Acquire, Acquired, Caller, Error, Event, Guard, Release};
 
 /// The names of the locks of [`Server::new`].
 pub const KEYS: [&str; 4] = ["a", "b", "c", "d"];
@@ -413,7 +403,7 @@ impl Server {
         queue.is_some_and(|queue| queue.is_cut)
     }
 
-    fn waiters(&self, lock: usize) -> impl Iterator<Item = (Ticket, &queue::Waiter)> {
+    fn waiters(&self, lock: usize) -> impl Iterator<Item = (Ticket, &waiting::Waiter)> {
         let queue = self.state().wait_table.queue(self.names[lock].as_ref());
         queue.into_iter().flat_map(Queue::iter)
     }
@@ -630,7 +620,7 @@ impl Server {
 
     /// Adds a waiter to a state under test.
     pub fn put_waiter(&mut self, lock: usize, client: Client, request: &Acquire<'_>) {
-        let (clock, policy, now) = (self.clock(), *self.state().policy(), self.instant_now());
+        let (clock, now) = (self.clock(), self.instant_now());
         let (name, value) = (self.names[lock].clone(), self.lock_at(lock).clone());
         let ServerState {
             wait_table: table,
@@ -640,10 +630,15 @@ impl Server {
         let (name, nobody) = (name.as_ref(), Caller { db: 0, user: b"" });
         let inbox = inboxes.of(None, nobody).expect("an inbox without a name");
         let timeout = request.wait.expect("a waiter").timeout;
-        let waiter = queue::Waiter::new(request, timeout, inbox, now);
+        let waiter = waiting::Waiter::new(request, timeout, inbox, now);
+        let room = Room {
+            per_lock: usize::MAX,
+            max: usize::MAX,
+            answers: 0,
+        };
         let inserted = table
-            .insert(name, waiter, &policy, (inboxes, 0))
-            .expect("room in the queue");
+            .insert(name, waiter, room, |_| false)
+            .expect("there is room");
         table.recheck_holders(name);
         table.sync(name, &value, clock);
         let call = inboxes.expect(inbox, inserted.ticket, inserted.name);

@@ -5,8 +5,7 @@ use std::cell::Cell;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 
-use super::schedule::{DEADLOCKING, LOCKS, config};
-use super::schedule::{queue_schedule, queue_schedules, single_lock_schedules};
+use super::schedule::{DEADLOCKING, LOCKS, config, queue_schedule, queue_schedules, single_lock_schedules};
 use crate::testing::Pair;
 
 proptest! {

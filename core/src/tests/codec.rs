@@ -8,14 +8,11 @@ use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
 use super::schedule::config;
-use crate::codec::{decode_lock, encode_lock};
 use crate::effects::Effects;
-use crate::lease_clock::LeaseClock;
-use crate::limit::Limit;
-use crate::lock::{Holder, Lock};
-use crate::request::{MAX_OWNER_BYTES, MAX_REQUEST_ID_BYTES};
-use crate::server_state::ServerState;
-use crate::time::Instant;
+use crate::lock::{Holder, Lock, decode_lock, encode_lock};
+use crate::names::{Limit, MAX_OWNER_BYTES, MAX_REQUEST_ID_BYTES};
+use crate::time::{Instant, LeaseClock};
+use crate::transition::ServerState;
 
 /// A holder of a random lock. Limit and fence are relative to the least sound ones.
 #[derive(Clone, Debug)]

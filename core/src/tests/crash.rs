@@ -8,17 +8,13 @@ use std::collections::BTreeMap;
 
 use crate::effects::Answer;
 use crate::engine::{Cause, Error, Process, acquire, answering, decide, events, scheduler};
-use crate::grace::{GraceLength, GraceSettings};
 use crate::inbox::Reply;
-use crate::inbox_id::Call;
-use crate::limit::Limit;
 use crate::lock::Holder;
 use crate::memory::{Clocks, Memory, Sent};
-use crate::name::LockName;
-use crate::outcome::{Acquired, Granted};
-use crate::policy::Policy;
-use crate::request::{Acquire, Extend, GrantRef, Holds, Release, Timeout, Wait};
-use crate::time::Instant;
+use crate::names::{Call, Limit, LockName};
+use crate::time::{GraceLength, GraceSettings, Instant};
+use crate::transition::Policy;
+use crate::wire::{Acquire, Acquired, Extend, GrantRef, Granted, Holds, Release, Timeout, Wait};
 
 const LEASE_MS: u64 = 1_000;
 const OWNERS: [&[u8]; 2] = [b"alice", b"bob"];

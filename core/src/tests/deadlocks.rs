@@ -1,9 +1,9 @@
 //! Deadlocks by example: which requests are rejected, the cycle in the error, and the cost of the search.
 
-use crate::error::Error;
-use crate::name::LockName;
+use crate::names::LockName;
 use crate::testing::Answer::Holds;
 use crate::testing::Server;
+use crate::wire::Error;
 
 /// The text of the error. Nothing is queued.
 #[track_caller]

@@ -1,8 +1,8 @@
 //! Tests by example: requests are the text of commands, `ACQUIRE key owner lease-ms ...`.
 
 use crate::lock::{Holder, Lock};
-use crate::outcome::Granted;
 use crate::testing::{Answer, Client, Reply, Request, Server};
+use crate::wire::Granted;
 
 impl Server {
     /// Sends a request that is replied to at once. Before one that blocks, all due waiters are processed.

@@ -9,11 +9,11 @@ use std::collections::{HashSet, VecDeque};
 use super::schedule::limit;
 use crate::effects::MaxAnswers;
 use crate::fence::Fence;
-use crate::request::{Acquire, Extend, GrantRef, Holds, Release, Timeout};
-use crate::testing::ModelHolder as Holder;
 use crate::testing::{
-    self, Admin, Micros, ORIGIN, OWNERS, Pair, Request, Server, Stored, Waiter, assert_follows,
+    self, Admin, Micros, ModelHolder as Holder, ORIGIN, OWNERS, Pair, Request, Server, Stored, Waiter,
+    assert_follows,
 };
+use crate::wire::{Acquire, Extend, GrantRef, Holds, Release, Timeout};
 
 /// A millisecond, so that leases, timeouts and grace periods are whole ticks.
 const TICK: Micros = 1_000;

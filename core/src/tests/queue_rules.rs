@@ -1,13 +1,11 @@
 //! The contract of waiters by example.
 
 use crate::effects::Effects;
-use crate::error::Error;
-use crate::event::Event;
 use crate::lock::Lock;
-use crate::request::{Holds, Release};
-use crate::server_state::ServerState;
 use crate::testing::Answer::{self, NotGranted};
 use crate::testing::Server;
+use crate::transition::ServerState;
+use crate::wire::{Error, Event, Holds, Release};
 
 #[test]
 fn waiting_holder_reenters_when_grace_ends() {

@@ -4,11 +4,10 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::schedule::{LOCKS, MAX_STEPS, config, queue_schedules, single_lock_schedules};
-use crate::error::Error;
-use crate::event::Event;
 use crate::testing::{
     Answer, Command, Memory, Micros, Pair, Reply, Saved, Sent, Server, Step, execute, full_sync,
 };
+use crate::wire::{Error, Event};
 
 /// How the next records reach a replica.
 #[derive(Clone, Copy, Debug)]

@@ -1,14 +1,12 @@
 //! The contract of one lock by example.
 
-use crate::error::Error;
-use crate::event::Event;
 use crate::fence::MAX_FENCE;
-use crate::grace::GraceLength;
-use crate::limit::Limit;
 use crate::lock::{Holder, Lock, MAX_REQUEST_IDS};
-use crate::outcome::Granted;
+use crate::names::Limit;
 use crate::testing::Answer::{Holds, Lease, NotGranted};
 use crate::testing::{IN_2025_UNIX_MS, ORIGIN, Outside, Server};
+use crate::time::GraceLength;
+use crate::wire::{Error, Event, Granted};
 
 /// A server with the free lock `a`.
 fn server() -> Server {

@@ -2,18 +2,13 @@
 
 use std::time::{self, Duration};
 
-use crate::codec::{Writer, encode_lock};
 use crate::effects::Effects;
-use crate::lease_clock::LeaseClock;
-use crate::limit::Limit;
-use crate::lock::{Holder, Lock};
-use crate::name::LockNameRef;
-use crate::outcome::Acquired;
-use crate::policy::Policy;
-use crate::request::{Acquire, Holds, Release, Timeout};
-use crate::server_state::ServerState;
+use crate::lock::{Holder, Lock, Writer, encode_lock};
+use crate::names::{Limit, LockNameRef};
 use crate::testing::{block, inputs_at};
-use crate::time::Instant;
+use crate::time::{Instant, LeaseClock};
+use crate::transition::{Policy, ServerState};
+use crate::wire::{Acquire, Acquired, Holds, Release, Timeout};
 
 const NAME: LockNameRef<'_> = LockNameRef { db: 0, key: b"lock" };
 /// This many holders at once take about as long as in small lots. If the work were quadratic, they would take

@@ -7,9 +7,9 @@ use proptest::sample::select;
 use proptest::test_runner::RngAlgorithm;
 
 use crate::fence::Fence;
-use crate::limit::Limit;
-use crate::request::{Acquire, Extend, GrantRef, Holds, Release, Timeout};
+use crate::names::Limit;
 use crate::testing::{self, Admin, GivenFence, OWNERS, Pass, Request, Step};
+use crate::wire::{Acquire, Extend, GrantRef, Holds, Release, Timeout};
 
 const IDS: [&[u8]; 3] = [b"r0", b"r1", b"r2"];
 /// The number of locks in schedules with waiters.

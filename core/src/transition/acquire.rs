@@ -1,9 +1,7 @@
 use super::rules::{Occupancy, Rules, above_holders, granted, vanished};
-use crate::error::Error;
 use crate::lock::Holder;
-use crate::outcome::{Granted, Outcome};
-use crate::request::Acquire;
-use crate::request_key::RequestKey;
+use crate::names::RequestKey;
+use crate::wire::{Acquire, Error, Granted, Outcome};
 
 impl Rules<'_> {
     /// `None`: not granted, a request that blocks must wait. `min_fence`: whether the request may ask for its fence.
@@ -27,7 +25,7 @@ impl Rules<'_> {
             }
             if request.request_id.is_some_and(|id| holder.has_request_id(id)) {
                 self.effects.outcome = Outcome::Repeated;
-                self.effects.repeated = RequestKey::of(self.name, request);
+                self.effects.repeated = RequestKey::of(self.name, request.owner, request.request_id);
                 return Ok(Some(granted(holder, clock, 0)));
             }
             self.effects.is_limit_mismatch = request.limit.contradicts(holder.limit);

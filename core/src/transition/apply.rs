@@ -1,16 +1,13 @@
 use std::collections::BTreeMap;
 
 use super::rules::Occupancy;
-use crate::codec::{Removal, decode_change};
+use super::server_state::ServerState;
 use crate::effects::Effects;
-use crate::error::Error;
-use crate::event::Event;
 use crate::fence::Fence;
-use crate::lease_clock::LeaseClock;
-use crate::limit::Limit;
-use crate::lock::{Holder, Lock};
-use crate::server_state::ServerState;
-use crate::time::Instant;
+use crate::lock::{Holder, Lock, Removal, decode_change};
+use crate::names::Limit;
+use crate::time::{Instant, LeaseClock};
+use crate::wire::{Error, Event};
 
 impl ServerState {
     /// Applies a change from the primary or the append-only file. No clock decides anything here; leases count

@@ -1,10 +1,8 @@
 use super::rules::{Rules, authorize, vanished};
-use crate::error::Error;
-use crate::event::Event;
 use crate::fence::Fence;
-use crate::limit::Limit;
 use crate::lock::Holder;
-use crate::request::{Extend, GrantRef};
+use crate::names::Limit;
+use crate::wire::{Error, Event, Extend, GrantRef};
 
 impl Rules<'_> {
     /// During a grace period the owner may have released and re-acquired the lock before the failover. Only the

@@ -1,11 +1,11 @@
 use super::rules::{Occupancy, Rules, above_holders, expire_holders, granted};
 use super::timer::time_out_waiters;
 use crate::effects::{Answer, Effects};
-use crate::error::Error;
-use crate::lease_clock::LeaseClock;
 use crate::lock::Holder;
-use crate::queue::{Queue, Waiter};
-use crate::ticket::Ticket;
+use crate::names::Ticket;
+use crate::time::LeaseClock;
+use crate::waiting::{Queue, Waiter};
+use crate::wire::Error;
 
 impl Rules<'_> {
     /// Grants the lock to the first waiters, in order, as far as the grant rule allows. Where there are too many for one

@@ -1,8 +1,7 @@
 use super::rules::{authorized, vanished};
-use crate::error::Error;
-use crate::lease_clock::LeaseClock;
 use crate::lock::{Holder, Lock};
-use crate::request::Guard;
+use crate::time::LeaseClock;
+use crate::wire::{Error, Guard};
 
 impl Guard<'_> {
     /// Whether the owner holds the lock under this fence now, alone or with others: what remains of the lease, in

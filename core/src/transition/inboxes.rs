@@ -1,12 +1,9 @@
+use super::server_state::ServerState;
 use crate::effects::Effects;
-use crate::error::{Error, Full};
 use crate::inbox::{InboxStep, Received};
-use crate::inbox_id::Call;
-use crate::inputs::Inputs;
-use crate::name::LockNameRef;
-use crate::request::{Caller, Grants};
-use crate::server_state::ServerState;
-use crate::time::Instant;
+use crate::names::{Call, LockNameRef};
+use crate::time::{Inputs, Instant};
+use crate::wire::{Caller, Error, Full, Grants};
 
 /// What concerns inboxes together with queues.
 impl ServerState {

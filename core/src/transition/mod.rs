@@ -11,24 +11,24 @@ mod extend;
 mod grant_waiters;
 mod guard;
 mod inboxes;
+mod policy;
 mod release;
 mod rules;
+mod server_state;
 mod timer;
 
-use super::deadlock::Found;
-use super::effects::{Answer, Effects};
-use super::error::Error;
-use super::fence::Fence;
-use super::inputs::Inputs;
-use super::lease_clock::LeaseClock;
-use super::lock::Lock;
-use super::name::LockNameRef;
-use super::outcome::{Acquired, MAX_AHEAD, Outcome};
-use super::queue::Waiter;
-use super::request::{Acquire, Caller, Extend, Release, Wait};
-use super::server_state::ServerState;
+use crate::deadlock::Found;
+use crate::effects::{Answer, Effects};
+use crate::fence::Fence;
+use crate::lock::Lock;
+use crate::names::LockNameRef;
+use crate::time::{Inputs, LeaseClock};
+use crate::waiting::{Room, Waiter};
+use crate::wire::{Acquire, Acquired, Caller, Error, Extend, MAX_AHEAD, Outcome, Release, Wait};
 pub use apply::maxima_of_change;
+pub use policy::Policy;
 use rules::{Rules, expire_holders};
+pub use server_state::{Checkpoint, ServerState};
 
 /// A change of one lock: see [`ServerState::begin`]. Each method is a whole transition. Afterwards the wait table is
 /// consistent and the effects say what to replicate, whom to wake and which events to publish, even if the
@@ -194,10 +194,19 @@ impl Transition<'_> {
             inboxes,
             ..
         } = &mut *self.server;
-        let (db, answered) = (self.name.db, self.effects.wakes.len());
-        let inbox = inboxes.of(wait.inbox, Caller { db, user })?;
+        let caller = Caller {
+            db: self.name.db,
+            user,
+        };
+        let inbox = inboxes.of(wait.inbox, caller)?;
         let waiter = Waiter::new(request, wait.timeout, inbox, self.clock.now);
-        let inserted = table.insert(self.name, waiter, policy, (inboxes, answered))?;
+        let room = Room {
+            per_lock: policy.max_waiters_per_lock,
+            max: policy.max_waiters,
+            // This transition may have answered some.
+            answers: inboxes.answers().saturating_add(self.effects.wakes.len()),
+        };
+        let inserted = table.insert(self.name, waiter, room, |inbox| inboxes.has_name(inbox))?;
         if self.clock.grace_left_ms().is_some() {
             table.recheck_holders(self.name);
         }

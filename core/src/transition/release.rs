@@ -1,8 +1,7 @@
 use super::rules::{Rules, authorize, vanished};
 use crate::effects::Answer;
-use crate::error::Error;
 use crate::lock::{Holder, Lock};
-use crate::request::{Holds, Release};
+use crate::wire::{Error, Holds, Release};
 
 impl Rules<'_> {
     pub(super) fn release(&mut self, request: &Release<'_>) -> Result<u64, Error> {

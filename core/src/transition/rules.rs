@@ -1,14 +1,12 @@
 //! What the transitions share: the lock with its queue, who may ask, and how many may hold.
 
 use crate::effects::Effects;
-use crate::error::Error;
 use crate::fence::{Fence, Fences};
-use crate::lease_clock::LeaseClock;
-use crate::limit::Limit;
 use crate::lock::{Holder, Lock};
-use crate::name::LockNameRef;
-use crate::outcome::Granted;
-use crate::queue::Queue;
+use crate::names::{Limit, LockNameRef};
+use crate::time::LeaseClock;
+use crate::waiting::Queue;
+use crate::wire::{Error, Granted};
 
 /// The parts of the state that a transition may change. The wait table is synchronized afterwards.
 pub(super) struct Rules<'a> {

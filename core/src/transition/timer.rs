@@ -1,12 +1,11 @@
 use std::rc::Rc;
 
 use super::rules::Rules;
+use super::server_state::ServerState;
 use crate::effects::{Answer, Effects};
-use crate::lease_clock::LeaseClock;
-use crate::name::LockNameRef;
-use crate::queue::Queue;
-use crate::server_state::ServerState;
-use crate::time::Instant;
+use crate::names::LockNameRef;
+use crate::time::{Instant, LeaseClock};
+use crate::waiting::Queue;
 
 impl Rules<'_> {
     /// Times out waiters, expires holders, and grants the lock to the waiters that are left.

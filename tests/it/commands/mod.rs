@@ -3,12 +3,10 @@
 mod acquire;
 mod argument_errors;
 mod expiry;
-mod extend;
 mod guard;
 mod min_fence;
 mod owner_and_info;
 mod redis_rs_interop;
-mod release;
 mod reply_shapes;
 mod transactions_and_scripts;
 mod watch_and_tracking;

@@ -5,30 +5,6 @@ use dlock_testkit::{pause, start};
 use crate::fixtures::held_by_alice;
 
 #[test]
-fn free_lock_has_no_owner_and_no_info() {
-    let (_server, mut client) = start();
-    assert_eq!(client.owner("door"), None);
-    assert_eq!(client.find_lock("door"), None);
-    assert!(!client.exists("door"));
-}
-
-#[test]
-fn owner_is_longest_holder() {
-    let (_server, mut client) = start();
-    for owner in ["alice", "bob", "carol"] {
-        client.acquire(&format!("door {owner} 10000 SHARED"));
-    }
-    // Neither a re-entry nor a longer lease changes the order.
-    client.acquire("door alice 10000 SHARED");
-    client.extend("door carol 60000");
-    assert_eq!(client.owner("door").as_deref(), Some("alice"));
-    client.release("door alice ALL");
-    assert_eq!(client.owner("door").as_deref(), Some("bob"));
-    client.acquire("door alice 10000 SHARED");
-    assert_eq!(client.owner("door").as_deref(), Some("bob"));
-}
-
-#[test]
 fn info_shows_mutex() {
     let (_server, mut client) = start();
     let fence = client.acquire("door alice 10000").fence;

@@ -21,25 +21,6 @@ fn bob_in_short_inbox(client: &mut Client, ttl_ms: u64) -> u64 {
 }
 
 #[test]
-fn inbox_ends_ttl_after_last_reply_and_its_waiters_leave() {
-    let (server, mut client, _inbox) = held_with_inbox();
-    let start = Instant::now();
-    let cursor = bob_in_short_inbox(&mut client, 700);
-    let mut carol = server.waiter("door carol 60000 BLOCK 0");
-    client.wait_for_inboxes(1);
-    assert!(start.elapsed() >= Duration::from_millis(700));
-    assert_elapsed_at_most(Duration::from_millis(700), start);
-    client.wait_for_queue("door", 1);
-    assert_eq!(client.queue("door"), ["carol"]);
-    client.assert_error("NOINBOX", &format!("DLOCK.GRANTS short {cursor}"));
-    client.assert_error("NOINBOX", "DLOCK.ACQUIRE door dave 60000 QUEUE short 0 REQID r1");
-    assert_eq!(client.stat("dlock_inboxes_ended"), 1);
-    assert_eq!(client.stat("dlock_grants_rolled_back"), 0);
-    client.release("door alice");
-    carol.granted();
-}
-
-#[test]
 fn inbox_lives_5_seconds_by_default() {
     let (_server, mut client) = start();
     let made = Instant::now();
@@ -47,18 +28,6 @@ fn inbox_lives_5_seconds_by_default() {
     client.wait_for_inboxes(0);
     assert!(made.elapsed() >= Duration::from_secs(5));
     assert_elapsed_at_most(Duration::from_secs(5), made);
-}
-
-#[test]
-fn each_reply_starts_time_to_live_anew() {
-    let (_server, mut client) = start();
-    let mut cursor = Delivery::parse(&client.ask("DLOCK.GRANTS inbox 0 TTL 3000")).cursor;
-    for _ in 0..5 {
-        pause(800);
-        cursor = Delivery::parse(&client.ask(&format!("DLOCK.GRANTS inbox {cursor}"))).cursor;
-    }
-    assert_eq!(client.stat("dlock_inboxes_ended"), 0);
-    client.wait_for_inboxes(0);
 }
 
 #[test]
@@ -74,105 +43,6 @@ fn queued_requests_do_not_prolong_inbox() {
     });
     assert_elapsed_at_most(Duration::from_millis(500), start);
     client.wait_for_queue("door", 0);
-}
-
-#[test]
-fn last_named_ttl_counts() {
-    let (server, mut client) = start();
-    let mut long = Inbox::make_with(&server, "long", "TTL 60000");
-    let mut short = Inbox::make_with(&server, "short", "TTL 60000");
-    short.call("TTL 100");
-    long.call("");
-    client.wait_for_inboxes(1);
-    assert!(short.error("").starts_with("NOINBOX "));
-    // A call that names none keeps it.
-    long.call("TTL 50000");
-    long.call("");
-    pause(300);
-    long.assert_empty();
-}
-
-#[test]
-fn refused_call_changes_no_ttl() {
-    let (server, mut client) = start();
-    let mut inbox = Inbox::make(&server, "inbox");
-    inbox.assert_empty();
-    for (cursor, options) in [(0, "TTL 100"), (1, "TTL 0"), (inbox.cursor(), "TTL 100 BLOCK 0")] {
-        inbox.error_at(cursor, options);
-    }
-    pause(400);
-    assert_eq!(client.stat("dlock_inboxes"), 1);
-    inbox.assert_empty();
-}
-
-#[test]
-fn ttl_0_ends_inbox_after_its_reply() {
-    let (server, mut client, mut inbox) = held_with_inbox();
-    client.enqueue("door bob 60000 QUEUE inbox 0 REQID r1");
-    client.enqueue("door carol 60000 QUEUE inbox 0 REQID r1");
-    let mut dave = server.waiter("door dave 60000 BLOCK 0");
-    client.release("door alice");
-    let delivery = inbox.call("TTL 0");
-    assert_eq!(shown(&delivery.answers), ["granted r1 door bob"]);
-    assert!(inbox.error("").starts_with("NOINBOX "));
-    client.wait_for_inboxes(0);
-    client.wait_for_queue("door", 1);
-    let grant = delivery.answers[0].grant();
-    client.assert_sole_holder("door", "bob", grant.fence, 1);
-    assert_eq!(client.stat("dlock_grants_rolled_back"), 0);
-    client.release("door bob");
-    dave.granted();
-}
-
-#[test]
-fn ttl_0_of_blocked_call_ends_inbox_after_its_reply() {
-    let (_server, mut client, mut inbox) = held_with_inbox();
-    client.enqueue("door bob 60000 QUEUE inbox 0 REQID r1");
-    inbox.send("BLOCK 60000 TTL 0");
-    client.release("door alice");
-    assert_eq!(shown(&inbox.receive().answers), ["granted r1 door bob"]);
-    client.wait_for_inboxes(0);
-    assert_eq!(client.lock("door").owners(), ["bob"]);
-    let (_server, mut client, mut inbox) = held_with_inbox();
-    assert_eq!(inbox.call("BLOCK 50 TTL 0").answers, []);
-    client.wait_for_inboxes(0);
-}
-
-#[test]
-fn ttl_0_of_new_inbox_ends_it() {
-    let (_server, mut client) = start();
-    let made = Delivery::parse(&client.ask("DLOCK.GRANTS inbox 0 TTL 0"));
-    client.assert_error("NOINBOX", &format!("DLOCK.GRANTS inbox {}", made.cursor));
-    client.wait_for_inboxes(0);
-}
-
-#[test]
-fn blocked_reader_keeps_inbox_beyond_ttl() {
-    let (_server, mut client, mut inbox) = held_with_inbox();
-    client.enqueue("door bob 60000 QUEUE inbox 0 REQID r1");
-    inbox.send("BLOCK 60000 TTL 100");
-    pause(800);
-    assert_eq!(client.stat("dlock_inboxes_ended"), 0);
-    client.release("door alice");
-    assert_eq!(shown(&inbox.receive().answers), ["granted r1 door bob"]);
-    client.wait_for_inboxes(0);
-}
-
-#[test]
-fn lost_connection_of_blocked_reader_starts_ttl() {
-    let (server, mut client, mut inbox) = held_with_inbox();
-    client.enqueue("door bob 60000 QUEUE inbox 0 REQID r1");
-    let mut carol = server.waiter("door carol 60000 BLOCK 0");
-    inbox.block_with(&mut client, "TTL 300");
-    pause(600);
-    let closed = Instant::now();
-    inbox.close();
-    client.release("door alice");
-    carol.granted();
-    assert!(closed.elapsed() >= Duration::from_millis(200));
-    assert_elapsed_at_most(Duration::from_millis(300), closed);
-    assert_eq!(client.stat("dlock_inboxes"), 0);
-    assert_eq!(client.stat("dlock_grants_rolled_back"), 1);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use dlock_testkit::{Delivery, Inbox, Server, Waiter, assert_elapsed_at_most, pause, reply_bytes, start};
+use dlock_testkit::{Delivery, Inbox, Server, Waiter, assert_elapsed_at_most, reply_bytes, start};
 use redis::Value;
 
 use super::{enqueue_many, held_with_inbox, shown};
@@ -20,112 +20,6 @@ fn cursor_0_makes_inbox_and_replies_at_once() {
     assert!((1..MAX_CURSOR).contains(&made.cursor), "{}", made.cursor);
     assert_eq!(client.stat("dlock_inboxes"), 1);
     assert_eq!(client.ask::<i64>("DBSIZE"), 0, "an inbox is no key");
-}
-
-#[test]
-fn repeated_cursor_0_before_first_receipt_reads_same_inbox() {
-    let (server, mut client) = start();
-    client.acquire("door alice 60000");
-    let mut first = Inbox::make(&server, "inbox");
-    client.enqueue("door bob 60000 QUEUE inbox 0 REQID r1");
-    // The reply was lost.
-    let mut again = first.other_reader(&server);
-    assert_eq!(again.call_at(0, "").answers, []);
-    assert_eq!(client.stat("dlock_inboxes"), 1);
-    assert_eq!(client.waiting("door"), 1);
-    client.release("door alice");
-    assert_eq!(shown(&again.take(1)), ["granted r1 door bob"]);
-    let error = first.error_at(0, "");
-    assert!(error.starts_with("BUSYINBOX "), "{error}");
-}
-
-#[test]
-fn cursor_0_of_read_inbox_is_refused_and_changes_nothing() {
-    let (server, mut client, mut inbox) = held_with_inbox();
-    client.enqueue("door bob 60000 QUEUE inbox 0 REQID r1");
-    inbox.assert_empty();
-    inbox.block(&mut client);
-    let mut other = inbox.other_reader(&server);
-    for options in ["", "BLOCK 60000", "TTL 100", "TTL 0"] {
-        let error = other.error_at(0, options);
-        assert!(error.starts_with("BUSYINBOX "), "{options}: {error}");
-    }
-    assert_eq!(client.stat("dlock_errors_busyinbox"), 4);
-    assert!(inbox.connection().is_silent(), "the reader still waits");
-    pause(300);
-    client.release("door alice");
-    assert_eq!(shown(&inbox.receive().answers), ["granted r1 door bob"]);
-}
-
-#[test]
-fn unknown_inbox_is_refused_and_not_made() {
-    let (_server, mut client) = start();
-    for cursor in [1, 1_000_000, MAX_CURSOR - 1] {
-        let error = client.error(&format!("DLOCK.GRANTS inbox {cursor} BLOCK 60000"));
-        assert!(error.starts_with("NOINBOX "), "{error}");
-    }
-    assert_eq!(client.stat("dlock_inboxes"), 0);
-    assert_eq!(client.stat("dlock_errors_noinbox"), 3);
-}
-
-#[test]
-fn call_without_block_replies_at_once() {
-    let (_server, _client, mut inbox) = held_with_inbox();
-    let start = Instant::now();
-    for _ in 0..3 {
-        let delivery = inbox.call("");
-        assert_eq!((delivery.waited_ms, delivery.answers), (0, vec![]));
-    }
-    assert_elapsed_at_most(Duration::ZERO, start);
-}
-
-#[test]
-fn blocked_call_is_replied_when_answer_comes() {
-    let (_server, mut client, mut inbox) = held_with_inbox();
-    client.enqueue("door bob 60000 QUEUE inbox 0 REQID r1");
-    let sent = Instant::now();
-    inbox.block(&mut client);
-    let blocked = Instant::now();
-    pause(200);
-    assert!(inbox.connection().is_silent());
-    let waited = blocked.elapsed();
-    client.release("door alice");
-    let delivery = inbox.receive();
-    assert_eq!(shown(&delivery.answers), ["granted r1 door bob"]);
-    let waited_ms = u128::from(delivery.waited_ms);
-    assert!(
-        (waited.as_millis()..=sent.elapsed().as_millis()).contains(&waited_ms),
-        "{waited_ms}"
-    );
-}
-
-#[test]
-fn blocked_call_without_answer_is_replied_empty_after_its_timeout() {
-    let (_server, _client, mut inbox) = held_with_inbox();
-    for timeout in [1, 300] {
-        let start = Instant::now();
-        let delivery = inbox.call(&format!("BLOCK {timeout}"));
-        let elapsed = start.elapsed();
-        assert_eq!(delivery.answers, []);
-        assert!(elapsed >= Duration::from_millis(timeout), "{elapsed:?}");
-        assert_elapsed_at_most(Duration::from_millis(timeout), start);
-        let possible = u128::from(timeout)..=elapsed.as_millis();
-        assert!(
-            possible.contains(&delivery.waited_ms.into()),
-            "{}",
-            delivery.waited_ms
-        );
-    }
-}
-
-#[test]
-fn blocked_call_with_answers_replies_at_once() {
-    let (_server, mut client, mut inbox) = held_with_inbox();
-    client.enqueue("door bob 60000 QUEUE inbox 0 REQID r1");
-    client.release("door alice");
-    let delivery = inbox.call("BLOCK 60000");
-    assert_eq!(delivery.waited_ms, 0);
-    assert_eq!(shown(&delivery.answers), ["granted r1 door bob"]);
 }
 
 #[test]
@@ -209,47 +103,6 @@ fn inbox_of_queue_is_checked() {
 }
 
 #[test]
-fn later_call_on_another_connection_ends_blocked_one() {
-    for options in ["BLOCK 60000", ""] {
-        let (server, mut client, mut inbox) = held_with_inbox();
-        client.enqueue("door bob 60000 QUEUE inbox 0 REQID r1");
-        inbox.block(&mut client);
-        let mut other = inbox.other_reader(&server);
-        other.send(options);
-        let error = inbox.receive_error();
-        assert!(error.starts_with("UNBLOCKED "), "{error}");
-        assert_eq!(inbox.connection().ask("PING"), Value::SimpleString("PONG".into()));
-        client.release("door alice");
-        let delivery = other.receive();
-        let answers = if options.is_empty() {
-            other.take(1)
-        } else {
-            delivery.answers
-        };
-        assert_eq!(shown(&answers), ["granted r1 door bob"], "{options:?}");
-    }
-}
-
-#[test]
-fn refused_call_on_another_connection_does_not_end_blocked_one() {
-    let (server, mut client, mut inbox) = held_with_inbox();
-    let old = inbox.cursor();
-    client.enqueue("door bob 60000 QUEUE inbox 20 REQID r0");
-    inbox.take(1);
-    client.enqueue("door bob 60000 QUEUE inbox 0 REQID r1");
-    inbox.assert_empty();
-    inbox.block(&mut client);
-    let mut late = inbox.other_reader(&server);
-    for cursor in [0, old, inbox.cursor() + 1_000_000] {
-        late.error_at(cursor, "BLOCK 1000");
-    }
-    late.error("BLOCK 0");
-    assert!(inbox.connection().is_silent());
-    client.release("door alice");
-    assert_eq!(shown(&inbox.receive().answers), ["granted r1 door bob"]);
-}
-
-#[test]
 fn two_readers_take_turns_without_losing_answers() {
     const REQUESTS: usize = 20;
     let (server, mut client, mut inbox) = held_with_inbox();
@@ -316,19 +169,6 @@ fn pipelined_calls_of_one_connection_are_served_in_turn() {
     assert_eq!(shown(&inbox.receive().answers), ["granted r1 door bob"]);
     let again = inbox.receive().answers;
     assert_eq!(shown(&again), ["granted r1 door bob"], "it is not acknowledged");
-}
-
-#[test]
-fn inboxes_are_separate() {
-    let (server, mut client, mut inbox) = held_with_inbox();
-    let mut other = Inbox::make(&server, "other");
-    client.enqueue("door bob 60000 SHARED QUEUE inbox 0 REQID r1");
-    client.enqueue("door carol 60000 SHARED QUEUE other 0 REQID r1");
-    client.release("door alice");
-    assert_eq!(shown(&inbox.take(1)), ["granted r1 door bob"]);
-    assert_eq!(shown(&other.take(1)), ["granted r1 door carol"]);
-    inbox.assert_empty();
-    other.assert_empty();
 }
 
 #[test]

@@ -1,10 +1,8 @@
 //! Grants in an inbox that has ended: rolled back if no reply carried them, else valid until their lease ends.
 
-use std::time::{Duration, Instant};
+use dlock_testkit::{Client, Events, ReplicationStream, pause, start_with, wait_for};
 
-use dlock_testkit::{Client, Events, ReplicationStream, assert_elapsed_at_most, pause, start_with, wait_for};
-
-use super::{enqueue_many, held_with_inbox, shown};
+use super::{enqueue_many, held_with_inbox};
 use crate::fixtures::APPLY_DOOR;
 
 /// Bob is granted `door` by alice's release, in an inbox of 100 ms that nobody reads. With nothing in between, commands
@@ -20,21 +18,6 @@ fn grant_nobody_reads(client: &mut Client, before: &[&str], after: &[&str]) {
         after,
     ];
     client.batch(&commands.concat());
-}
-
-#[test]
-fn unread_grant_is_rolled_back_and_next_waiter_granted() {
-    let (server, mut client, mut inbox) = held_with_inbox();
-    let start = Instant::now();
-    let carol = "DLOCK.ACQUIRE door carol 60000 QUEUE inbox 0 REQID r1";
-    grant_nobody_reads(&mut client, &[carol], &[]);
-    let mut dave = server.waiter("door dave 60000 BLOCK 0");
-    assert_eq!(shown(&inbox.take(1)), ["granted r1 door carol"]);
-    assert_elapsed_at_most(Duration::from_millis(100), start);
-    assert_eq!(client.stat("dlock_grants_rolled_back"), 1);
-    dave.assert_waiting();
-    client.release("door carol");
-    dave.granted();
 }
 
 #[test]
@@ -58,24 +41,6 @@ fn only_unread_hold_of_owner_is_rolled_back() {
     client.assert_sole_holder("door", "bob", fence, 2);
 }
 
-#[test]
-fn carried_grant_lasts_for_its_lease_though_unacknowledged() {
-    let (server, mut client, mut inbox) = held_with_inbox();
-    client.enqueue("door bob 2000 QUEUE inbox 0 REQID r1");
-    let mut carol = server.waiter("door carol 60000 BLOCK 0");
-    let released = Instant::now();
-    client.release("door alice");
-    let fence = inbox.call("TTL 100").answers[0].grant().fence;
-    client.wait_for_inboxes(0);
-    assert_eq!(client.stat("dlock_grants_rolled_back"), 0);
-    let bob = client.lock("door").standing();
-    let expired = released.elapsed() >= Duration::from_millis(2_000);
-    assert!(bob == [("bob".into(), fence, 1)] || expired, "{bob:?}");
-    carol.granted();
-    assert!(released.elapsed() >= Duration::from_millis(2_000));
-    assert_eq!(client.stat("dlock_grants_rolled_back"), 0);
-}
-
 /// The server cannot know whether the process read its reply.
 #[test]
 fn grant_carried_by_lost_reply_is_not_rolled_back() {
@@ -87,21 +52,6 @@ fn grant_carried_by_lost_reply_is_not_rolled_back() {
     client.wait_for_inboxes(0);
     assert_eq!(client.stat("dlock_grants_rolled_back"), 0);
     assert_eq!(client.lock("door").owners(), ["bob"]);
-}
-
-#[test]
-fn reader_lost_before_grant_has_it_rolled_back_after_ttl() {
-    let (server, mut client, mut inbox) = held_with_inbox();
-    client.enqueue("door bob 60000 QUEUE inbox 0 REQID r1");
-    let mut carol = server.waiter("door carol 60000 BLOCK 0");
-    inbox.block_with(&mut client, "TTL 1000");
-    inbox.close();
-    wait_for("the loss of the reader", || {
-        client.server_info("clients", "blocked_clients") == "1"
-    });
-    client.release("door alice");
-    carol.granted();
-    assert_eq!(client.stat("dlock_grants_rolled_back"), 1);
 }
 
 #[test]

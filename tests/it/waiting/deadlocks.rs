@@ -35,22 +35,6 @@ fn assert_deadlock(client: &mut Client, request: &str) -> Vec<String> {
 }
 
 #[test]
-fn deadlock_of_two_mutexes_is_refused() {
-    let (server, mut client) = held_by_alice();
-    client.acquire("gate bob 60000");
-    let mut bob = server.waiter("door bob 60000 BLOCK 0");
-    let expected = ["alice waits for bob", "bob waits for alice"];
-    assert_eq!(assert_deadlock(&mut client, "gate alice 60000 BLOCK 0"), expected);
-    bob.assert_waiting();
-    // Alice releases what she holds, as the error says.
-    client.release("door alice");
-    bob.granted();
-    let mut alice = server.waiter("gate alice 60000 BLOCK 0");
-    client.release("gate bob");
-    alice.granted();
-}
-
-#[test]
 fn deadlock_error_names_owners_of_locks_with_very_long_names() {
     let (server, mut client) = start();
     let [door, gate] = ["d", "g"].map(|letter| letter.repeat(70_000));
@@ -94,102 +78,6 @@ fn deadlock_of_many_is_refused_when_cycle_closes() {
     client.release("lock0 owner0");
     waiters[0].granted();
     waiters[1].assert_waiting();
-}
-
-#[test]
-fn semaphore_with_running_holder_is_no_deadlock() {
-    let (server, mut client) = start();
-    client.acquire("pool alice 60000 LIMIT 2");
-    client.acquire("pool carol 60000 LIMIT 2");
-    client.acquire("gate bob 60000");
-    let mut bob = server.waiter("pool bob 60000 LIMIT 2 BLOCK 0");
-    // It looks like a cycle: alice holds pool, bob waits for it; bob holds gate.
-    let mut alice = server.waiter("gate alice 60000 BLOCK 0");
-    // Only carol can resolve it, so she may not wait as well.
-    assert_deadlock(&mut client, "gate carol 60000 BLOCK 0");
-    client.release("pool carol");
-    bob.granted();
-    client.release("gate bob");
-    alice.granted();
-}
-
-#[test]
-fn deadlock_counts_every_shared_holder() {
-    let (server, mut client) = start();
-    client.acquire("door alice 60000 SHARED");
-    client.acquire("door bob 60000 SHARED");
-    client.acquire("gate carol 60000");
-    let _carol = server.waiter("door carol 60000 BLOCK 0");
-    assert_deadlock(&mut client, "gate alice 60000 BLOCK 0");
-    assert_deadlock(&mut client, "gate bob 60000 SHARED BLOCK 0");
-}
-
-#[test]
-fn shared_holders_of_same_locks_are_no_deadlock() {
-    let (_server, mut client) = start();
-    for request in ["door alice", "gate bob", "gate alice", "door bob"] {
-        client.acquire(&format!("{request} 60000 SHARED BLOCK 0"));
-    }
-    assert_eq!(client.stat("dlock_errors_deadlock"), 0);
-}
-
-#[test]
-fn deadlock_counts_waiters_queued_ahead() {
-    let (server, mut client) = start();
-    client.acquire("door alice 60000 SHARED");
-    client.acquire("gate bob 60000");
-    let mut writer = server.waiter("door writer 60000 BLOCK 0");
-    // Bob could share the lock with alice, but must not overtake the writer, which waits for alice.
-    let bob = server.waiter("door bob 60000 SHARED BLOCK 0");
-    assert_deadlock(&mut client, "gate alice 60000 BLOCK 0");
-    client.release("door alice");
-    writer.granted();
-    bob.assert_waiting();
-}
-
-#[test]
-fn deadlock_is_refused_despite_leases_and_timeouts() {
-    let (server, mut client) = start();
-    client.acquire("door alice 20000");
-    client.acquire("gate bob 20000");
-    let mut bob = server.waiter("door bob 60000 BLOCK 2000");
-    assert_deadlock(&mut client, "gate alice 60000 BLOCK 10");
-    // The timeout still ends the wait.
-    bob.assert_null();
-}
-
-#[test]
-fn departed_waiter_is_no_deadlock() {
-    let (server, mut client) = held_by_alice();
-    client.acquire("gate bob 60000");
-    let mut timed = server.waiter("door bob 60000 BLOCK 2000");
-    timed.assert_null();
-    let alice = server.waiter("gate alice 60000 BLOCK 0");
-    assert_deadlock(&mut client, "door bob 60000 BLOCK 0");
-    alice.close();
-    client.wait_for_queue("gate", 0);
-    server.waiter("door bob 60000 BLOCK 0").assert_waiting();
-}
-
-#[test]
-fn request_that_does_not_wait_is_no_deadlock() {
-    let (server, mut client) = held_by_alice();
-    client.acquire("gate bob 60000");
-    let _bob = server.waiter("door bob 60000 BLOCK 0");
-    assert_eq!(client.try_acquire("gate alice 60000"), None);
-    assert_eq!(client.acquire("door alice 60000 BLOCK 0").holds, 2, "a re-entry");
-    assert_eq!(client.stat("dlock_errors_deadlock"), 0);
-}
-
-#[test]
-fn deadlock_across_databases_is_refused() {
-    let (server, mut client) = start();
-    let mut elsewhere = server.client();
-    elsewhere.ok("SELECT 3");
-    client.acquire("door alice 60000");
-    elsewhere.acquire("door bob 60000");
-    let _bob = server.waiter("door bob 60000 BLOCK 0");
-    assert_deadlock(&mut elsewhere, "door alice 60000 BLOCK 0");
 }
 
 #[test]

@@ -13,6 +13,5 @@ mod queue_limits_and_info;
 mod races;
 mod replication;
 mod request_ids;
-mod same_owner;
 mod scale;
 mod unblock_and_kill;

@@ -1,114 +1,9 @@
-//! FIFO order of grants, within the limits, without overtaking.
+//! Nobody overtakes, also when leases end, waiters leave or keys are renamed. More of it is in `tests/rules`.
 
-use dlock_testkit::{Client, Grant, Server, Waiter, skip_part, start};
+use dlock_testkit::{Grant, Server, Waiter, skip_part, start};
 use redis::Value;
 
 use crate::fixtures::held_by_alice;
-
-/// alice holds `door`, and these requests wait for it in this order.
-fn held_with_waiters(waiters: &[&str]) -> (Server, Client, Vec<Waiter>) {
-    let (server, client) = held_by_alice();
-    let waiters = waiters
-        .iter()
-        .map(|request| server.waiter(&format!("door {request} BLOCK 0")))
-        .collect();
-    (server, client, waiters)
-}
-
-fn assert_all_waiting(waiters: &[Waiter]) {
-    waiters.iter().for_each(Waiter::assert_waiting);
-}
-
-#[test]
-fn waiters_are_granted_in_fifo_order() {
-    let (server, mut client) = start();
-    let mut last = client.acquire("door alice 60000").fence;
-    let mut waiters: Vec<Waiter> = (0..30)
-        .map(|n| server.waiter(&format!("door owner{n} 60000 BLOCK 0")))
-        .collect();
-    let mut holder = "alice".to_owned();
-    for n in 0..waiters.len() {
-        assert_eq!(client.release(&format!("door {holder}")), 0);
-        let fence = waiters[n].granted().fence;
-        assert!(fence > last);
-        assert_all_waiting(&waiters[n + 1..]);
-        last = fence;
-        holder = format!("owner{n}");
-    }
-}
-
-#[test]
-fn release_grants_to_all_readers_at_head_of_queue() {
-    let (_server, mut client, mut waiters) = held_with_waiters(&[
-        "reader1 60000 SHARED",
-        "reader2 60000 SHARED",
-        "writer 60000",
-        "reader3 60000 SHARED",
-    ]);
-    client.release("door alice");
-    let first = waiters[0].granted().fence;
-    assert!(waiters[1].granted().fence > first);
-    assert_eq!(client.lock("door").owners(), ["reader1", "reader2"]);
-    assert_eq!(client.queue("door"), ["writer", "reader3"]);
-    assert_all_waiting(&waiters[2..]);
-    client.release("door reader1");
-    assert_all_waiting(&waiters[2..]);
-    client.release("door reader2");
-    waiters[2].granted();
-    assert_all_waiting(&waiters[3..]);
-    client.release("door writer");
-    waiters[3].granted();
-}
-
-#[test]
-fn release_grants_to_as_many_waiters_as_semaphore_allows() {
-    let (_server, mut client, mut waiters) = held_with_waiters(&[
-        "one 60000 LIMIT 2",
-        "two 60000 LIMIT 2",
-        "three 60000 LIMIT 2",
-        "four 60000 LIMIT 2",
-    ]);
-    client.release("door alice");
-    waiters[0].granted();
-    waiters[1].granted();
-    assert_eq!(client.queue("door"), ["three", "four"]);
-    client.release("door two");
-    waiters[2].granted();
-    assert_all_waiting(&waiters[3..]);
-    client.release("door one");
-    waiters[3].granted();
-}
-
-#[test]
-fn waiter_is_granted_within_smallest_limit() {
-    let (_server, mut client, mut waiters) =
-        held_with_waiters(&["one 60000 LIMIT 2", "two 60000 LIMIT 3", "three 60000 LIMIT 3"]);
-    client.release("door alice");
-    waiters[0].granted();
-    waiters[1].granted();
-    assert_all_waiting(&waiters[2..]);
-    assert_eq!(client.lock("door").limit, 2);
-    // The stricter limit is lifted with its holder.
-    client.release("door one");
-    waiters[2].granted();
-    assert_eq!(client.lock("door").limit, 3);
-}
-
-#[test]
-fn request_never_overtakes_waiter_even_if_it_fits() {
-    let (server, mut client) = start();
-    client.acquire("door alice 60000 SHARED");
-    let mut writer = server.waiter("door writer 60000 BLOCK 0");
-    assert_eq!(client.try_acquire("door reader 60000 SHARED"), None);
-    assert_eq!(client.try_acquire("door other 60000 LIMIT 9"), None);
-    let mut reader = server.waiter("door reader 60000 SHARED BLOCK 0");
-    assert_eq!(client.queue("door"), ["writer", "reader"]);
-    client.release("door alice");
-    writer.granted();
-    reader.assert_waiting();
-    client.release("door writer");
-    reader.granted();
-}
 
 #[test]
 fn request_never_overtakes_waiter_at_lease_end() {
@@ -134,37 +29,6 @@ fn waiter_due_for_grant_reenters_when_it_asks_again() {
     let first = bob.granted();
     assert_eq!((first.holds, second.holds), (1, 2));
     assert_eq!(first.fence, second.fence);
-}
-
-#[test]
-fn holder_reenters_ahead_of_waiters() {
-    let (_server, mut client, mut waiters) = held_with_waiters(&["bob 60000"]);
-    assert_eq!(client.acquire("door alice 60000").holds, 2);
-    assert_eq!(client.acquire("door alice 60000 BLOCK 0 REQID r1").holds, 3);
-    assert_all_waiting(&waiters);
-    client.release("door alice ALL");
-    waiters[0].granted();
-}
-
-#[test]
-fn partial_release_hands_nothing_over() {
-    let (_server, mut client, mut waiters) = held_with_waiters(&["bob 60000"]);
-    client.acquire("door alice 60000");
-    client.acquire("door alice 60000 REQID r1");
-    for left in [2, 1] {
-        assert_eq!(client.release("door alice"), left);
-        assert_all_waiting(&waiters);
-    }
-    client.release("door alice");
-    waiters[0].granted();
-}
-
-#[test]
-fn nonblocking_request_behind_waiters_gets_null() {
-    let (_server, mut client, _waiters) = held_with_waiters(&["bob 60000"]);
-    assert_eq!(client.try_acquire("door carol 60000"), None);
-    assert_eq!(client.try_acquire("door bob 60000"), None);
-    assert_eq!(client.queue("door"), ["bob"]);
 }
 
 /// A reader holds the lock. A writer waits for it and leaves: now the readers queued after it can be granted.
@@ -210,28 +74,15 @@ fn departed_waiter_unblocks_those_behind_it() {
 }
 
 #[test]
-fn waiter_leaving_middle_of_queue_keeps_order() {
-    let (_server, mut client, mut waiters) =
-        held_with_waiters(&["bob 60000", "carol 60000 REQID r1", "dave 60000"]);
-    client.release("door carol REQID r1");
-    waiters[1].assert_null();
-    assert_eq!(client.queue("door"), ["bob", "dave"]);
-    client.release("door alice");
-    waiters[0].granted();
-    waiters[2].assert_waiting();
-    client.release("door bob");
-    waiters[2].granted();
-}
-
-#[test]
-fn queues_of_two_locks_are_independent() {
+fn waiting_owner_reenters_lock_renamed_onto_key() {
     let (server, mut client) = held_by_alice();
-    client.acquire("gate alice 60000");
-    let mut at_door = server.waiter("door bob 60000 BLOCK 0");
-    let mut at_gate = server.waiter("gate carol 60000 BLOCK 0");
-    client.release("gate alice");
-    at_gate.granted();
-    at_door.assert_waiting();
-    client.release("door alice");
-    at_door.granted();
+    let carol = server.waiter("door carol 60000 BLOCK 0");
+    let mut bob = server.waiter("door bob 60000 BLOCK 0");
+    let fence = client.acquire("gate bob 60000").fence;
+    client.ok("RENAME gate door");
+    let grant = bob.granted();
+    assert_eq!((grant.fence, grant.holds), (fence, 2));
+    carol.assert_waiting();
+    client.assert_sole_holder("door", "bob", fence, 2);
+    assert_eq!(client.queue("door"), ["carol"]);
 }

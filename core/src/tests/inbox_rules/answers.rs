@@ -1,8 +1,8 @@
 //! What becomes of requests that wait, and how long answers stay.
 
 use super::{held, only_grant, queued, shown};
-use crate::error::Error;
 use crate::testing::Server;
+use crate::wire::Error;
 
 #[test]
 fn queued_request_is_granted_with_its_own_lease_and_waited_ms() {

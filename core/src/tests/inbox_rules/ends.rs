@@ -3,15 +3,12 @@
 use super::{SELF, held, queued};
 use crate::effects::Effects;
 use crate::inbox::{InboxStep, Received};
-use crate::limit::Limit;
 use crate::lock::Lock;
-use crate::name::LockNameRef;
-use crate::outcome::Acquired;
-use crate::policy::Policy;
-use crate::request::{Acquire, Grants, Timeout, Wait};
-use crate::server_state::ServerState;
+use crate::names::{Limit, LockNameRef};
 use crate::testing::{IN_2025_UNIX_MS, ORIGIN, Outside, Server, inputs_at};
 use crate::time::Instant;
+use crate::transition::{Policy, ServerState};
+use crate::wire::{Acquire, Acquired, Grants, Timeout, Wait};
 
 #[test]
 fn inbox_outlives_its_ttl_by_four_passes_of_the_loop() {

@@ -14,12 +14,10 @@ mod requests;
 
 use crate::effects::Answer;
 use crate::engine::{Host, answering};
-use crate::error::Error;
 use crate::inbox::{Answered, GrantsReply, Received, Reply};
-use crate::inbox_id::Call;
-use crate::outcome::Granted;
-use crate::request::{Caller, Grants};
+use crate::names::Call;
 use crate::testing::{self, Server, inputs_at};
+use crate::wire::{Caller, Error, Granted, Grants};
 
 /// Who sends all requests, unless the test says otherwise.
 const SELF: Caller<'_> = Caller { db: 0, user: b"" };

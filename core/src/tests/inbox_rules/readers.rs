@@ -1,9 +1,8 @@
 //! Calls of GRANTS: who reads an inbox, and what wakes it.
 
 use super::{SELF, held, queued, shown};
-use crate::error::Error;
 use crate::inbox::Received;
-use crate::request::Caller;
+use crate::wire::{Caller, Error};
 
 #[test]
 fn waiting_call_is_woken_by_the_first_answer() {

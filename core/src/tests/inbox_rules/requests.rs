@@ -2,12 +2,11 @@
 
 use super::{SELF, held, only_grant, queued};
 use crate::effects::Effects;
-use crate::error::{Error, Full};
 use crate::lock::Lock;
-use crate::name::LockNameRef;
-use crate::outcome::Acquired;
+use crate::names::LockNameRef;
 use crate::testing::Answer::{Holds, Queued};
 use crate::testing::{Request, Server, inputs_at};
+use crate::wire::{Acquired, Error, Full};
 
 const A: LockNameRef<'_> = LockNameRef { db: 0, key: b"a" };
 

@@ -57,16 +57,32 @@ fn circular(imports: &Imports) -> Vec<String> {
     list(imports, |from, to| leads_to(imports, to, from))
 }
 
-/// The imports from a folder that is above in this list. Files beside the folders are above all.
-fn upward(imports: &Imports, folders: &[&str]) -> Vec<String> {
-    let depth = |file: &str| match file.strip_prefix("src/").and_then(|path| path.split_once('/')) {
-        None => 0,
-        Some((folder, _)) => {
-            let position = folders.iter().position(|known| *known == folder);
-            1 + position.unwrap_or_else(|| panic!("docs/architecture.md does not list src/{folder}/"))
-        }
+/// The imports, by files in `source`, from a folder or file that is above in this list. Files that are not listed are
+/// above all.
+fn upward(imports: &Imports, source: &str, listed: &[&str]) -> Vec<String> {
+    let depth = |file: &str| {
+        let path = file
+            .strip_prefix(source)
+            .unwrap_or_else(|| panic!("{file} is not in {source}"));
+        let (name, is_folder) = path
+            .split_once('/')
+            .map_or((path, false), |(folder, _)| (folder, true));
+        let position = listed.iter().position(|known| *known == name);
+        assert!(
+            position.is_some() || !is_folder,
+            "docs/architecture.md does not list {source}{name}/"
+        );
+        position.map_or(0, |position| 1 + position)
     };
     list(imports, |from, to| depth(from) > depth(to))
+}
+
+/// The folders and files in `source` that docs/architecture.md lists, in order.
+fn listed_in(source: &str) -> Vec<String> {
+    let page = fs::read_to_string(page::root().join("docs/architecture.md")).expect("the page is there");
+    let paths = page.lines().filter_map(|line| line.strip_prefix(source));
+    let names = paths.filter_map(|path| path.split_whitespace().next());
+    names.map(|name| name.trim_end_matches('/').to_owned()).collect()
 }
 
 #[test]
@@ -79,15 +95,19 @@ fn files_import_each_other_in_no_circle() {
 }
 
 #[test]
-fn folders_of_the_module_import_only_from_those_below() {
-    let page = fs::read_to_string(page::root().join("docs/architecture.md")).expect("the page is there");
-    let paths = page.lines().filter_map(|line| line.strip_prefix("src/"));
-    let folders: Vec<&str> = paths.filter_map(|path| Some(path.split_once("/ ")?.0)).collect();
-    assert!(folders.len() > 2, "the page lists only {folders:?}");
-    let imports = imports_of("src/lib.rs");
-    assert!(imports.len() > 100, "found only {imports:?}");
-    let upward = upward(&imports, &folders);
-    assert!(upward.is_empty(), "imports from above: {upward:#?}");
+fn folders_import_only_from_those_below() {
+    for (source, least) in [("src/", 3), ("core/src/", 15)] {
+        let listed = listed_in(source);
+        let listed: Vec<&str> = listed.iter().map(String::as_str).collect();
+        assert!(
+            listed.len() >= least,
+            "the page lists only {listed:?} in {source}"
+        );
+        let imports = imports_of(&format!("{source}lib.rs"));
+        assert!(imports.len() > 100, "found only {imports:?}");
+        let upward = upward(&imports, source, &listed);
+        assert!(upward.is_empty(), "imports from above: {upward:#?}");
+    }
 }
 
 /// The imports of a crate of these files.
@@ -141,6 +161,14 @@ fn upward_import_is_found() {
         ("src/low/b.rs", "use super::A;"),
         ("src/high/mod.rs", "use crate::low::A;"),
     ];
-    let upward = upward(&parsed(&files), &["high", "low"]);
-    assert_eq!(upward, ["src/low/mod.rs:2 imports src/high/mod.rs"]);
+    let found = |listed: &[&str]| upward(&parsed(&files), "src/", listed);
+    assert_eq!(
+        found(&["high", "low"]),
+        ["src/low/mod.rs:2 imports src/high/mod.rs"]
+    );
+    // Two folders that import each other have no order.
+    assert_eq!(
+        found(&["low", "high"]),
+        ["src/high/mod.rs:1 imports src/low/mod.rs"]
+    );
 }
