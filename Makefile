@@ -160,7 +160,7 @@ deny: ## Check licences, sources and known vulnerabilities of dependencies (inst
 pictures: ## Draw the pictures of docs/, and the plots of docs/bench/results.csv
 	docs/pictures/draw.py
 
-book: ## Build the book of docs/ (installs mdBook if it is missing)
+book: ## Build the book of docs/ (needs Python; installs mdBook if it is missing)
 	tests/docs/build-book "$(TARGET)"
 
 install-deps:

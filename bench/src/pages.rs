@@ -21,7 +21,7 @@ use crate::targets::TARGETS;
 const END: &str = "<!-- end -->";
 
 /// All pages that may have tables, below the root of the repository.
-pub const PAGES: [&str; 2] = ["README.md", "docs/bench/README.md"];
+pub const PAGES: [&str; 3] = ["README.md", "bench/README.md", "docs/bench/README.md"];
 
 /// Rewrites the pages.
 pub fn fill_in(root: &Path, results: &Results) -> Result<()> {
@@ -98,9 +98,7 @@ fn headlines(results: &Results) -> String {
             list += &format!("- {}\n", target.headline.replace("{}", &measured));
         }
     }
-    format!(
-        "{list}- Of {measured_targets} [targets](docs/bench/README.md) in all, {missed_targets} are missed.\n"
-    )
+    format!("{list}- Of {measured_targets} [targets](bench/README.md) in all, {missed_targets} are missed.\n")
 }
 
 /// A system to acquire locks with, as results.csv names it and as the first page does.

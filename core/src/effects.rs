@@ -50,7 +50,7 @@ impl Default for MaxAnswers {
 }
 
 /// The effects of one transition. Reuse them: then a transition allocates nothing for them.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Effects {
     /// What became of the request.
     pub outcome: Outcome,

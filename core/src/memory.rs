@@ -22,7 +22,7 @@ use crate::wire::Event;
 pub const DATABASES: i32 = 16;
 
 /// A server in memory.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Memory {
     state: EngineState,
     keys: BTreeMap<LockName, Value>,
@@ -47,6 +47,10 @@ pub struct Memory {
     pub replicas: Vec<Offset>,
     /// They acknowledge all that they have when they are asked. Otherwise the caller sets [`Memory::replicas`].
     pub acknowledges_at_once: bool,
+    /// The slots of this node, if the server says.
+    pub slots: Option<LocalSlots>,
+    /// What the other nodes of the cluster get.
+    pub broadcasts: Vec<Vec<u8>>,
     blocked: BTreeSet<Call>,
     parked: Option<Call>,
     woken: Vec<Call>,
@@ -56,6 +60,7 @@ pub struct Memory {
 }
 
 /// What is under a key.
+#[derive(Clone)]
 pub enum Value {
     /// A lock.
     Lock(Box<LockValue>),
@@ -174,16 +179,21 @@ impl Memory {
             self.sync_timer = None;
             held_back::on_sync_timer(self);
         }
-        if self.state.expiry.is_due(self.clocks.now) {
+        if self.removes_expired() && self.state.expiry.is_due(self.clocks.now) {
             scheduler::run_jobs(self);
         }
+    }
+
+    fn removes_expired(&self) -> bool {
+        self.flags.is_active_primary() && !self.is_paused
     }
 
     /// When [`Memory::run_due`] has something to do.
     pub fn next_due(&self) -> Option<Instant> {
         let timers = self.wait_timer.into_iter().chain(self.slice_timer);
         let timers = timers.chain(self.sync_timer);
-        timers.chain(self.state.expiry.next_due()).min()
+        let expiry = self.state.expiry.next_due();
+        timers.chain(expiry.filter(|_| self.removes_expired())).min()
     }
 
     /// The call for which the client of the last command is blocked, once.
@@ -199,6 +209,13 @@ impl Memory {
     /// The client of a call leaves before its reply. True if it was blocked.
     pub fn forget_blocked(&mut self, call: Call) -> bool {
         self.blocked.remove(&call)
+    }
+
+    /// Forgets what was replicated, published and logged.
+    pub fn forget_output(&mut self) {
+        self.stream.clear();
+        self.events.clear();
+        self.log.clear();
     }
 
     /// How many clients are blocked.
@@ -410,7 +427,9 @@ impl Host for Memory {
         self.events.push((event, self.name_of(name)));
     }
 
-    fn broadcast(&mut self, _: &[u8]) {}
+    fn broadcast(&mut self, message: &[u8]) {
+        self.broadcasts.push(message.to_vec());
+    }
 
     fn block(&mut self, call: Call) {
         self.blocked.insert(call);
@@ -433,7 +452,7 @@ impl Host for Memory {
     }
 
     fn local_slots(&mut self) -> Option<LocalSlots> {
-        None
+        self.slots.clone()
     }
 
     fn is_cluster_down(&mut self) -> Option<bool> {

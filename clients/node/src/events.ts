@@ -11,9 +11,9 @@ export type LockEvent = { readonly key: Key; readonly owner: string } & (
 );
 
 /** Calls a function of the program. If that throws, there is a warning, and the lock goes on. */
-export function report(onEvent: ((event: LockEvent) => void) | undefined, event: LockEvent): void {
+export function report(onEvent: (event: LockEvent) => void, event: LockEvent): void {
   try {
-    onEvent?.(event);
+    onEvent(event);
   } catch (error) {
     process.emitWarning(error as Error);
   }

@@ -5,7 +5,7 @@ use crate::effects::{Answer, Effects};
 use crate::wire::{Error, Event, Outcome};
 
 /// Counters since the start of the server, as a primary.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Counters {
     /// Owners that became holders.
     pub acquired: u64,
@@ -54,7 +54,7 @@ pub struct Counters {
 }
 
 /// Rejected requests, by the first words of their errors.
-#[derive(Default)]
+#[derive(Clone, Default)]
 #[allow(missing_docs, reason = "each field is named after its word")]
 pub struct Errors {
     pub err: u64,

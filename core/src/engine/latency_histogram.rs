@@ -9,7 +9,7 @@ const BOUNDS_MS: [u64; 16] = [
 ];
 
 /// Durations in milliseconds.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct LatencyHistogram {
     sum_ms: u64,
     counts: [u64; BOUNDS_MS.len() + 1],

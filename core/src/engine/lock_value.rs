@@ -11,6 +11,7 @@ use crate::names::LockNameRef;
 use crate::time::{Instant, LeaseClock};
 
 /// A value: a lock, and where the expiry index has it. 64 bytes.
+#[derive(Clone)]
 pub struct LockValue {
     /// The lock.
     pub lock: Lock,

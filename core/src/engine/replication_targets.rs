@@ -14,7 +14,7 @@
 //!   without a backlog: everything is encoded while a migration goes on.
 
 /// What is known of replicas. Before the first poll there may be some.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct ReplicationTargets {
     /// What the server said last. After a change of role there may be replicas that need no snapshot.
     pub has_no_replicas: bool,

@@ -10,7 +10,7 @@ use crate::time::{Environment, Instant};
 use crate::transition::ServerState;
 
 /// What the engine knows besides the locks themselves.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct EngineState {
     /// What all locks share: fence counter, grace period, queues, settings.
     pub server: ServerState,
@@ -39,7 +39,7 @@ pub struct EngineState {
 }
 
 /// When the jobs of [`super::scheduler`] run next.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Schedule {
     /// When the timer for what is due in the queues fires.
     pub(super) wait_timer: Option<Instant>,
@@ -64,7 +64,7 @@ pub struct Schedule {
 }
 
 /// How far [`super::moved`] is.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct MovedQueues {
     /// The last queue that the slow walk has made due.
     pub(super) walked: Option<LockName>,

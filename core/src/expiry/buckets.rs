@@ -7,7 +7,7 @@ use super::slab::{NameSlab, SlotSize};
 use crate::collections::InlineBytes;
 use crate::time::Instant;
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Buckets {
     /// A bucket has a slab for each size of names in it.
     slabs: BTreeMap<(Bucket, SlotSize), NameSlab>,

@@ -7,7 +7,7 @@ use crate::time::{Instant, LeaseClock};
 const VISIT_DELAY_MS: u64 = 2_000;
 
 /// The oldest holder among those that the sweeper has visited. It is up to one lease late.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct LongestHold {
     since: Instant,
     next_visit: Instant,

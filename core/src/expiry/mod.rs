@@ -23,7 +23,7 @@ use crate::collections::{InlineBytes, Shrink};
 use crate::time::Instant;
 
 /// The locks of all databases.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct ExpiryIndex {
     databases: Vec<Buckets>,
     /// Flushed databases. Millions of keys are freed in slices, so that no client waits for that.

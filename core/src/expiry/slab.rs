@@ -20,6 +20,7 @@ const FREE: u8 = u8::MAX;
 pub struct SlotSize(u32);
 
 /// A set of names, each in a numbered slot.
+#[derive(Clone)]
 pub struct NameSlab {
     chunks: Vec<Vec<u8>>,
     slot_bytes: usize,

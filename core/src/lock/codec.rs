@@ -90,7 +90,7 @@ pub(crate) fn decode_change(bytes: &[u8], now: Instant) -> Result<ChangeRecord<'
 }
 
 /// Encodes a change. The version byte is written with the first record.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Writer {
     bytes: Vec<u8>,
 }

@@ -1,14 +1,15 @@
-//! `docs/verification.md` names tests and scenarios that exist, and every scenario.
+//! `tests/README.md` names tests and scenarios that exist; `docs/verification.md` has the figures of every scenario.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-const PAGE: &str = include_str!("../../../docs/verification.md");
+const MAP: &str = include_str!("../../README.md");
+const RESULTS: &str = include_str!("../../../docs/verification.md");
 const SCENARIOS: &str = include_str!("../../torture/src/scenarios/table.rs");
 
 #[test]
-fn verification_names_existing_tests() {
+fn map_names_existing_tests() {
     let mut named = 0;
     for (file, test) in rows().flat_map(tests_in) {
         named += 1;
@@ -20,7 +21,12 @@ fn verification_names_existing_tests() {
         let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file));
         let text = text.unwrap_or_else(|error| panic!("{file}: {error}"));
         let is_there = match test {
-            "all" => text.contains("#[test]") || text.contains("#[tokio::test"),
+            "all" => ["#[test]", "#[tokio::test", "\nrule "]
+                .iter()
+                .any(|mark| text.contains(mark)),
+            test if file.ends_with(".rules") => {
+                text.contains(&format!("\nrule {}\n", test.replace('_', " ")))
+            }
             test => text.contains(&format!("fn {test}(")),
         };
         assert!(is_there, "{file} has no test {test}");
@@ -29,21 +35,21 @@ fn verification_names_existing_tests() {
 }
 
 #[test]
-fn verification_covers_every_torture_scenario() {
+fn map_and_results_cover_every_torture_scenario() {
     let named: BTreeSet<_> = rows().flat_map(tests_in).collect();
     let scenarios = SCENARIOS
         .lines()
         .filter_map(|line| line.trim().strip_prefix("name: \""));
     for scenario in scenarios.filter_map(|rest| rest.strip_suffix("\",")) {
         assert!(named.contains(&("torture", scenario)), "{scenario} shows nothing");
-        let is_expected = PAGE.contains(&format!("| `{scenario}` | "));
+        let is_expected = RESULTS.contains(&format!("| `{scenario}` | "));
         assert!(is_expected, "{scenario} has no figures");
     }
 }
 
 #[test]
-fn verification_names_scenarios_skipped_by_make_test() {
-    let (_, sentence) = PAGE
+fn map_names_scenarios_skipped_by_make_test() {
+    let (_, sentence) = MAP
         .split_once("`make test` runs all of them except")
         .expect("the page says it");
     let (sentence, _) = sentence.split_once(", which").expect("and what runs them");
@@ -56,7 +62,7 @@ fn verification_names_scenarios_skipped_by_make_test() {
 
 /// The rows of the table of tests.
 fn rows() -> impl Iterator<Item = &'static str> {
-    let table = PAGE.split("| case | what | tests |").nth(1);
+    let table = MAP.split("| case | what | tests |").nth(1);
     let lines = table.expect("the table is there").lines().skip(2);
     lines.take_while(|line| line.starts_with('|'))
 }

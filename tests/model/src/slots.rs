@@ -5,19 +5,18 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 
 use crate::search::World;
-use dlock_core::cluster::fences::{Announcement, NodeId};
-use dlock_core::cluster::slots::SlotSet;
-use dlock_core::testing::Outside;
-use dlock_core::{
-    Acquire, Acquired, Effects, Inputs, Instant, Limit, Lock, LockNameRef, ServerState, WallClock,
-};
+use dlock_core::cluster::fences::NodeId;
+use dlock_core::cluster::nodes::LocalSlots;
+use dlock_core::cluster::slots::{SlotSet, slot_of};
+use dlock_core::engine::{self, Cause, announcements, decide, events, scheduler};
+use dlock_core::memory::{Clocks, Memory};
+use dlock_core::{Acquire, Acquired, Holds, Instant, Limit, Release};
 
 /// A time in 2025, so that fences have as many digits as real ones.
 const UNIX_MS: u64 = 1_750_000_000_000;
-const NAME: LockNameRef<'_> = LockNameRef { db: 0, key: b"lock" };
+const KEY: &[u8] = b"lock";
 /// The promotion gap of the fences is three to four ticks.
 const TICK_MS: u64 = 10_000;
-const SLOT: usize = 3300;
 const REQUEST: Acquire<'_> = Acquire {
     owner: b"alice",
     lease_ms: TICK_MS,
@@ -89,15 +88,17 @@ pub struct Slots {
 
 #[derive(Clone)]
 struct Node {
-    server: ServerState,
+    host: Memory,
 }
 
 impl Hash for Node {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        // The core lends what it knows of the cluster only to those who change it.
-        let mut server = self.server.clone();
-        let (cluster, fences) = server.cluster();
-        (fences, &cluster.fences).hash(state);
+        let server = &self.host.engine().server;
+        (
+            &server.fences,
+            server.cluster.as_ref().map(|cluster| &cluster.fences),
+        )
+            .hash(state);
     }
 }
 
@@ -105,7 +106,7 @@ impl Slots {
     /// Node 0 has the slot. Both nodes have granted other locks.
     pub fn new(setting: SlotSetting) -> Self {
         let node = Node {
-            server: ServerState::default(),
+            host: Memory::default(),
         };
         let mut model = Self {
             setting,
@@ -117,7 +118,11 @@ impl Slots {
             loses_next: false,
             granted: 0,
         };
-        (0..2).for_each(|node| model.begin_term(node));
+        for node in 0..2 {
+            // Without a claim, the nodes know nothing of each other.
+            model.nodes[node].host.flags.is_cluster = !setting.without_claims;
+            model.tick(node);
+        }
         model
     }
 
@@ -125,48 +130,50 @@ impl Slots {
         UNIX_MS + self.tick * TICK_MS + self.ms
     }
 
-    fn clock(&self, node: usize) -> WallClock {
+    /// The host of a node, at this time.
+    fn host(&mut self, node: usize) -> &mut Memory {
+        let unix_ms = self.unix_ms();
         let behind_ticks = if node == 1 { self.setting.behind_ticks } else { 0 };
-        WallClock::from_unix_ms(self.unix_ms() - behind_ticks * TICK_MS)
-    }
-
-    fn now(&self) -> Instant {
-        Instant::from_micros(0).after_ms(self.unix_ms())
-    }
-
-    fn outside(&self, node: usize) -> Outside {
-        Outside {
-            wall_clock: self.clock(node),
+        let host = &mut self.nodes[node].host;
+        host.clocks = Clocks {
+            now: Instant::from_micros(0).after_ms(unix_ms),
+            unix_ms: unix_ms - behind_ticks * TICK_MS,
             random: 0,
-        }
+        };
+        host
     }
 
-    fn inputs<'a>(&self, outside: &'a Outside) -> Inputs<'a> {
-        Inputs {
-            slot: Some(SLOT).filter(|_| !self.setting.without_claims),
-            ..outside.inputs(self.now())
+    /// What the cron does: it finds out which slots the node owns that do not migrate, and announces its counter.
+    fn tick(&mut self, node: usize) {
+        let mut settled = SlotSet::EMPTY;
+        if node == self.owner && !self.migrating {
+            settled.insert(slot_of(KEY));
         }
-    }
-
-    /// The first tick of a node after a start or a promotion.
-    fn begin_term(&mut self, node: usize) {
-        let outside = self.outside(node);
-        let inputs = self.inputs(&outside);
-        self.nodes[node].server.tick(&inputs);
+        let host = self.host(node);
+        host.slots = Some(LocalSlots {
+            settled,
+            ..LocalSlots::default()
+        });
+        scheduler::run_jobs(host);
+        self.deliver(node);
     }
 
     /// The lock is free at once again: no key keeps the fence.
     fn grant(&mut self) -> Result<(), FenceFell> {
         let here = self.owner ^ usize::from(self.migrating);
-        let outside = self.outside(here);
-        let inputs = self.inputs(&outside);
-        let (mut lock, mut effects) = (Lock::default(), Effects::default());
-        let server = &mut self.nodes[here].server;
-        let mut transition = server.begin(&inputs, NAME, &mut lock, &mut effects);
-        let Ok(Acquired::Granted(granted)) = transition.acquire(&REQUEST, b"", true) else {
+        let host = self.host(here);
+        let flags = host.flags;
+        let Ok(Acquired::Granted(granted)) = engine::acquire(host, KEY, flags, b"", &REQUEST) else {
             panic!("a free lock was not granted");
         };
-        self.announce(here, false);
+        let release = Release {
+            owner: REQUEST.owner,
+            fence: None,
+            holds: Holds::All,
+        };
+        let released = decide(host, KEY, flags, Cause::Client, |it| it.release(&release));
+        assert_eq!(released.ok(), Some(0));
+        self.deliver(here);
         let last = std::mem::replace(&mut self.granted, granted.fence);
         if granted.fence > last {
             Ok(())
@@ -175,33 +182,13 @@ impl Slots {
         }
     }
 
-    fn announce(&mut self, node: usize, periodic: bool) {
-        let now = self.now();
-        let (cluster, fences) = self.nodes[node].server.cluster();
-        let announcement = cluster.fences.announce(fences, periodic, now);
-        let Some(announcement) = announcement.filter(|_| !self.setting.without_announcements) else {
-            return;
-        };
-        if std::mem::take(&mut self.loses_next) {
-            return;
-        }
-        let received =
-            Announcement::decode(&announcement.encode()).expect("an announcement that was encoded");
-        let (sender, other) = (node_id(node), 1 - node);
-        let clock = self.clock(other);
-        let (cluster, fences) = self.nodes[other].server.cluster();
-        cluster.fences.receive(sender, &received, fences, clock, now);
-    }
-
-    /// Each node finds out which slots it owns that do not migrate.
-    fn refresh_slots(&mut self) {
-        for (n, node) in self.nodes.iter_mut().enumerate() {
-            let mut settled = SlotSet::EMPTY;
-            if n == self.owner && !self.migrating {
-                settled.insert(SLOT);
+    /// The other node gets what this one has sent. Nobody else is there.
+    fn deliver(&mut self, node: usize) {
+        self.host(node).forget_output();
+        for message in std::mem::take(&mut self.host(node).broadcasts) {
+            if !self.setting.without_announcements && !std::mem::take(&mut self.loses_next) {
+                announcements::receive(self.host(1 - node), node_id(node), &message);
             }
-            let (cluster, _) = node.server.cluster();
-            cluster.fences.retain_claims(&settled);
         }
     }
 }
@@ -244,8 +231,7 @@ impl World for Slots {
         match event {
             SlotEvent::Tick => {
                 self.tick += 1;
-                self.refresh_slots();
-                (0..2).for_each(|node| self.announce(node, true));
+                (0..2).for_each(|node| self.tick(node));
             }
             SlotEvent::Grant => {
                 self.setting.grants -= 1;
@@ -264,11 +250,8 @@ impl World for Slots {
             SlotEvent::Promotion(node) => {
                 self.setting.promotions -= 1;
                 self.ms += 1;
-                let server = &mut self.nodes[node].server;
-                server.cluster().0.fences.retain_claims(&SlotSet::EMPTY);
-                server.promote();
-                self.begin_term(node);
-                self.announce(node, false);
+                events::role_changed(self.host(node), true);
+                self.tick(node);
             }
             SlotEvent::Loss => {
                 self.setting.losses -= 1;

@@ -1,7 +1,6 @@
 //! Plays a rule on a server.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use dlock_testkit::{Connection, packed, wait_for};
 use redis::Value;
@@ -9,9 +8,6 @@ use redis::Value;
 use crate::pattern::{Bound, Pattern};
 use crate::script::{Expected, Rule, Step};
 use crate::world::World;
-
-/// Generous: on a busy machine much may come between.
-const REPLY_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Returns what went wrong, after the number of the line.
 pub fn play(world: &impl World, rule: &Rule) -> Result<(), String> {
@@ -93,7 +89,7 @@ impl<W: World> Stage<'_, W> {
     fn expect_reply(&mut self, client: &str, pattern: &Pattern) -> Result<(), String> {
         let reply = self
             .client(client)
-            .read(REPLY_TIMEOUT)
+            .read(W::PATIENCE)
             .map_err(|error| error.to_string())?;
         match pattern.matches(&reply, &mut self.bound) {
             true => Ok(()),
@@ -111,7 +107,7 @@ impl<W: World> Stage<'_, W> {
     }
 
     fn expect_owners(&mut self, field: &str, key: &str, expected: &[String]) -> Result<(), String> {
-        let info = self.control.call(&["DLOCK.INFO", key], REPLY_TIMEOUT);
+        let info = self.control.call(&["DLOCK.INFO", key], W::PATIENCE);
         let owners = owners(&info.map_err(|error| error.to_string())?, field);
         match owners == expected {
             true => Ok(()),
@@ -123,7 +119,7 @@ impl<W: World> Stage<'_, W> {
     fn wait_for_blocked(&mut self, is_right: impl Fn(usize, usize) -> bool) {
         let expected = self.blocked.len();
         wait_for(&format!("{expected} blocked clients"), || {
-            let info = self.control.call(&["INFO", "clients"], REPLY_TIMEOUT);
+            let info = self.control.call(&["INFO", "clients"], W::PATIENCE);
             info.is_ok_and(|info| is_right(blocked_clients(&info), expected))
         });
     }

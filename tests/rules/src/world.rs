@@ -8,6 +8,9 @@ use redis_dlock_client::testing::TestServer;
 
 /// A server on a port of this machine, and its time.
 pub trait World: 'static {
+    /// How long a reply may take.
+    const PATIENCE: Duration;
+
     fn start() -> Self;
 
     fn port(&self) -> u16;
@@ -20,6 +23,8 @@ pub trait World: 'static {
 pub struct InMemory(TestServer);
 
 impl World for InMemory {
+    const PATIENCE: Duration = Duration::from_secs(10);
+
     fn start() -> Self {
         Self(TestServer::start())
     }
@@ -39,6 +44,9 @@ impl World for InMemory {
 pub struct OverTheWire(Server);
 
 impl World for OverTheWire {
+    /// Generous: on a busy machine much may come between.
+    const PATIENCE: Duration = Duration::from_secs(120);
+
     fn start() -> Self {
         Self(Server::start())
     }

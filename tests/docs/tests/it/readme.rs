@@ -72,7 +72,7 @@ fn python_lines_of_readme_hold_a_lock() {
     };
     let (server, directory) = (Server::start(), TempDir::new().expect("a temporary directory"));
     let lines = lines_in("python").replace("7379", &server.port().to_string());
-    let program = format!("import redis, dlock\nship_order = print\n{lines}");
+    let program = format!("ship_order = print\n{lines}");
     fs::write(directory.path().join("readme.py"), program).expect("the directory is writable");
     let path = std::env::join_paths([ours("python").join("src"), packages]).expect("paths without colons");
     let mut python = Command::new("python3");
@@ -98,10 +98,8 @@ fn go_lines_of_readme_hold_a_lock() {
     let program = format!(
         "package main\nimport (\"context\"; \"fmt\"; \"dlock\"; \"github.com/redis/go-redis/v9\")\nfunc \
          shipOrder(_ context.Context, order int, fence int64) {{ fmt.Println(order, fence) }}\nfunc main() {{\nctx := \
-         context.Background()\nlocker := dlock.New(redis.NewClient(&redis.Options{{Addr: \"127.0.0.1:{}\"}}))\n{}if err \
-         != nil {{ panic(err) }}\n}}\n",
-        server.port(),
-        lines_in("go")
+         context.Background()\n{}if err != nil {{ panic(err) }}\n}}\n",
+        lines_in("go").replace("7379", &server.port().to_string())
     );
     fs::write(directory.path().join("readme.go"), program).expect("the directory is writable");
     let mut go = Command::new("go");
@@ -122,11 +120,9 @@ fn javascript_lines_of_readme_hold_a_lock() {
     // Node.js searches for ioredis beside the program.
     let directory = TempDir::with_prefix_in("run-", &library).expect("the directory is writable");
     let program = format!(
-        "import {{ Redis }} from \"ioredis\";\nimport {{ fromIoredis, Locks }} from \"../dist/index.js\";\nconst locks = \
-         new Locks(fromIoredis(new Redis({}, {{ lazyConnect: true }})));\nconst shipOrder = (order, fence) => \
-         console.log(order, fence);\n{}await locks.close();\nprocess.exit();\n",
-        server.port(),
-        lines_in("javascript")
+        "import {{ Redis }} from \"ioredis\";\nimport {{ fromIoredis, Locks }} from \"../dist/index.js\";\nconst \
+         shipOrder = (order, fence) => console.log(order, fence);\n{}await locks.close();\nprocess.exit();\n",
+        lines_in("javascript").replace("7379", &server.port().to_string())
     );
     fs::write(directory.path().join("readme.mjs"), program).expect("the directory is writable");
     assert_holds_the_lock(&server, Command::new("node").arg("readme.mjs"), directory.path());

@@ -10,15 +10,15 @@
 //! ```
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 use super::choices::Choices;
 use dlock_core::cluster::fences::Announcement;
-use dlock_core::testing::Outside;
-use dlock_core::{
-    Acquire, Acquired, Effects, Granted, Inputs, Instant, Limit, Lock, LockNameRef, ServerState, WallClock,
-};
+use dlock_core::cluster::slots::slot_of;
+use dlock_core::engine::{self, Process, announcements, scheduler};
+use dlock_core::memory::{Clocks, Memory};
+use dlock_core::{Acquire, Acquired, Granted, Instant, Limit, LockName, WallClock};
 
-const NAME: LockNameRef<'_> = LockNameRef { db: 0, key: b"lock" };
 const REQUEST: Acquire<'_> = Acquire {
     owner: b"alice",
     lease_ms: 1,
@@ -29,11 +29,17 @@ const REQUEST: Acquire<'_> = Acquire {
 };
 const UNIX_MS: u64 = 1_750_000_000_000;
 const CLOCK: WallClock = WallClock::from_unix_ms(UNIX_MS);
-static OUTSIDE: Outside = Outside::at_unix_ms(UNIX_MS);
 /// Milliseconds since 2024.
 const CLOCK_FENCE: u64 = (UNIX_MS - 1_704_067_200_000) * FENCES_PER_MS;
 const FENCES_PER_MS: u64 = 2_048;
 const SLOT_BYTES: usize = 16_384 / 8;
+/// A key in each of the first eight slots.
+static KEYS: LazyLock<[Vec<u8>; 8]> = LazyLock::new(|| {
+    std::array::from_fn(|slot| {
+        let mut keys = (0_u32..).map(|number| number.to_string().into_bytes());
+        keys.find(|key| slot_of(key) == slot).expect("a key in each slot")
+    })
+});
 /// What a claim adds to the counter of another node: more than it may have granted within ten seconds.
 const LONGEST_LEAP: u64 = 10_006 * FENCES_PER_MS;
 
@@ -47,7 +53,7 @@ pub fn announcement(bytes: &[u8]) {
             0 => drop(decoded(choices.bytes())),
             1 => node.receive(&mut choices),
             2 => node.grant(choices.byte() % 8),
-            _ => node.now = node.now.after_ms(choices.byte().into()),
+            _ => node.pass(choices.byte().into()),
         }
     }
 }
@@ -59,8 +65,7 @@ fn decoded(message: &[u8]) -> Option<Announcement> {
 }
 
 struct Node {
-    server: ServerState,
-    now: Instant,
+    host: Memory,
     /// The slots that it has claimed, as bits.
     claimed: u8,
     /// The last counters of the other nodes.
@@ -69,21 +74,24 @@ struct Node {
 
 impl Node {
     fn new() -> Self {
-        let mut node = Self {
-            server: ServerState::default(),
+        let mut host = Memory::default();
+        host.flags.is_cluster = true;
+        host.clocks = Clocks {
             now: Instant::default(),
+            unix_ms: UNIX_MS,
+            random: 0,
+        };
+        scheduler::run_jobs(&mut host);
+        Self {
+            host,
             claimed: 0,
             announced: BTreeMap::new(),
-        };
-        node.server.tick(&node.inputs(0));
-        node
+        }
     }
 
-    fn inputs(&self, slot: u8) -> Inputs<'static> {
-        Inputs {
-            slot: Some(slot.into()),
-            ..OUTSIDE.inputs(self.now)
-        }
+    /// The wall clock stands still.
+    fn pass(&mut self, ms: u64) {
+        self.host.clocks.now = self.host.clocks.now.after_ms(ms);
     }
 
     fn receive(&mut self, choices: &mut Choices<'_>) {
@@ -93,11 +101,9 @@ impl Node {
         // Words of 8 bytes, the most significant one first.
         slots[7] = first_slots;
         let announcement = decoded(&[&b"dlockfn1"[..], &fence, &slots].concat()).expect("a sound message");
-        let (cluster, fences) = self.server.cluster();
-        let before = fences.clone();
-        cluster
-            .fences
-            .receive([peer; 40], &announcement, fences, CLOCK, self.now);
+        let before = self.host.engine().server.fences.clone();
+        announcements::receive(&mut self.host, [peer; 40], &announcement.encode());
+        let fences = &self.host.engine().server.fences;
         assert_eq!(*fences, before, "only a claim moves the counter");
         if fences.is_plausible(announcement.fence, CLOCK) {
             self.claimed &= !first_slots;
@@ -106,16 +112,18 @@ impl Node {
     }
 
     fn grant(&mut self, slot: u8) {
-        let last = self.server.fences.known();
-        self.server.checkpoint_due = false;
-        let inputs = self.inputs(slot);
-        let (mut lock, mut effects) = (Lock::default(), Effects::default());
-        let mut transition = self.server.begin(&inputs, NAME, &mut lock, &mut effects);
-        let Ok(Acquired::Granted(Granted { fence, .. })) = transition.acquire(&REQUEST, b"", true) else {
+        let server = &mut self.host.state().server;
+        let last = server.fences.known();
+        server.checkpoint_due = false;
+        let (key, flags) = (&KEYS[usize::from(slot)], self.host.flags);
+        let acquired = engine::acquire(&mut self.host, key, flags, b"", &REQUEST);
+        let Ok(Acquired::Granted(Granted { fence, .. })) = acquired else {
             panic!("a free lock was not granted");
         };
+        // It is free again.
+        assert!(self.host.remove(&LockName::new(0, key)));
         // A claim moves the counter, which replicas have to know.
-        let is_new = self.server.checkpoint_due;
+        let is_new = self.host.engine().server.checkpoint_due;
         assert_eq!(is_new, self.claimed & (1 << slot) == 0);
         self.claimed |= 1 << slot;
         assert!(fence > last);

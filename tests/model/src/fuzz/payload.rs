@@ -1,13 +1,14 @@
 //! Any bytes as the value of a lock: from an RDB file, a RESTORE, a MIGRATE.
 
 use super::holders::{assert_sound, who};
-use dlock_core::testing::Outside;
+use dlock_core::engine::{Cause, decide, events};
+use dlock_core::memory::Memory;
 use dlock_core::{
-    Acquire, Effects, Extend, Fences, GrantRef, Guard, Holder, Holds, Instant, LeaseClock, Limit, Lock,
-    LockNameRef, Release, ServerState, WallClock, decode_lock, encode_lock,
+    Acquire, Extend, Fences, GrantRef, Guard, Holder, Holds, Instant, LeaseClock, Limit, Lock, LockName,
+    Release, Transition, WallClock, decode_lock, encode_lock,
 };
 
-const NAME: LockNameRef<'_> = LockNameRef { db: 0, key: b"lock" };
+const KEY: &[u8] = b"lock";
 const LEASE_MS: u64 = u64::MAX >> 12;
 /// The time at which the value is decoded.
 const CLOCKS_MICROS: [i64; 4] = [0, 1, 123_456_789_012_345, -123_456_789];
@@ -93,23 +94,36 @@ fn check_steps(lock: &Lock, now: Instant) {
         let passes = Guard { owner, fence }.check(lock, clock).is_ok();
         assert_eq!(passes, holders.iter().any(is_caller));
         for step in STEPS {
-            let (mut after, mut effects) = (lock.clone(), Effects::default());
-            run(step, &mut after, owner, fence, now, &mut effects);
+            let mut server = holding(lock, now, false);
+            run(step, &mut server, owner, fence);
+            let after = server.lock(&LockName::new(0, KEY)).cloned().unwrap_or_default();
             assert_sound(&after);
-            check_replica(lock, &after, now, &effects);
+            check_replica(lock, &after, &server);
         }
     }
 }
 
-/// On a server that has observed the lock. A rejection is a valid outcome.
-fn run(step: Step, lock: &mut Lock, owner: &[u8], fence: u64, now: Instant, effects: &mut Effects) {
-    // The fence counter starts at 0.
-    let outside = Outside::at_unix_ms(0);
-    let inputs = outside.inputs(now);
-    let mut server = ServerState::default();
-    server.tick(&inputs);
-    server.observe_lock(lock, now);
-    let mut transition = server.begin(&inputs, NAME, lock, effects);
+/// A server with this lock. Its fence counter starts at 0.
+fn holding(lock: &Lock, now: Instant, is_replica: bool) -> Memory {
+    let mut server = Memory::default();
+    server.clocks.now = now;
+    server.flags.is_replica = is_replica;
+    server.put_lock(LockName::new(0, KEY), lock.clone());
+    events::loading_ended(&mut server);
+    server
+}
+
+/// A rejection is a valid outcome.
+fn run(step: Step, server: &mut Memory, owner: &[u8], fence: u64) {
+    let cause = Cause::Client;
+    let mut decide = |transition: &dyn Fn(&mut Transition<'_>)| {
+        let flags = server.flags;
+        let decided = decide(server, KEY, flags, cause, |it| {
+            transition(it);
+            Ok(())
+        });
+        decided.expect("a lock");
+    };
     let mut acquire = |limit| {
         let request = Acquire {
             owner,
@@ -119,35 +133,33 @@ fn run(step: Step, lock: &mut Lock, owner: &[u8], fence: u64, now: Instant, effe
             request_id: None,
             min_fence: None,
         };
-        let _ = transition.acquire(&request, b"", true);
+        decide(&|it| drop(it.acquire(&request, b"", true)));
     };
     match step {
         Step::AcquireMutex => acquire(Limit::MUTEX),
         Step::AcquireShared => acquire(Limit::SHARED),
         Step::Extend => {
-            let _ = transition.extend(&Extend {
+            let request = Extend {
                 owner,
                 lease_ms: LEASE_MS,
                 grant: GrantRef::Fence(fence),
                 min_fence: None,
-            });
+            };
+            decide(&|it| drop(it.extend(&request)));
         }
-        Step::Release => {
-            let _ = transition.release(&one_hold(owner));
-        }
-        Step::Expire => transition.expire_holders(),
+        Step::Release => decide(&|it| drop(it.release(&one_hold(owner)))),
+        Step::Expire => decide(&|it| it.expire_holders()),
     }
 }
 
 /// A replica has the same holders, with leases that end no earlier.
-fn check_replica(before: &Lock, after: &Lock, now: Instant, effects: &Effects) {
-    let (mut replica, mut server) = (before.clone(), ServerState::default());
-    if effects.is_changed {
-        let change = effects.change().expect("a change that is encoded");
-        server
-            .apply(now, &mut replica, change, &mut Effects::default())
-            .expect("a change that the primary encoded");
+fn check_replica(before: &Lock, after: &Lock, server: &Memory) {
+    let now = server.clocks.now;
+    let mut replica = holding(before, now, true);
+    for sent in &server.stream {
+        replica.receive(sent).expect("a command of the primary");
     }
+    let replica = replica.lock(&LockName::new(0, KEY)).cloned().unwrap_or_default();
     assert_eq!(who(&replica), who(after));
     let clock = LeaseClock::at(now);
     for (theirs, ours) in replica.holders().iter().zip(after.holders()) {
