@@ -16,7 +16,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use redis::{Cmd, Value};
+use redis::{Cmd, Value, from_redis_value};
 use tokio::runtime;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedSender;
@@ -28,7 +28,7 @@ use crate::error::{Error, Lost};
 use crate::events::{End, Event, EventKind, Hook};
 use crate::hold::{Backoff, BootInstant};
 use crate::link::{Link, Links, Sent};
-use crate::table::{Held, Outcome, Sending, Step, Table, Told};
+use crate::table::{Held, Outcome, Sending, Step, Table};
 
 /// How many times the response timeout a caller waits for a server that does not reply.
 const ATTEMPTS: u32 = 3;
@@ -59,9 +59,6 @@ pub(crate) struct Session {
     pub is_closing: AtomicBool,
     /// The process that has the background.
     pid: u32,
-    #[cfg(feature = "replicas")]
-    /// On which no WAIT blocks at the moment.
-    pub wait_connections: Mutex<Vec<crate::server::Connection>>,
 }
 
 impl Session {
@@ -87,8 +84,6 @@ impl Session {
             sleeps_until: AtomicU64::new(0),
             is_closing: AtomicBool::new(false),
             pid,
-            #[cfg(feature = "replicas")]
-            wait_connections: Mutex::default(),
         }
     }
 
@@ -214,14 +209,6 @@ impl Session {
         self.perform(step, request);
     }
 
-    /// A request that the background was to send again was not sent.
-    pub fn on_unsent(self: &Arc<Self>, request: &Arc<Request>, error: Error) {
-        let step = self
-            .table()
-            .tell(request.number, Told::Again(Some(Box::new(error))));
-        self.perform(step, request);
-    }
-
     /// Waits for the outcome of a request.
     pub async fn outcome(&self, request: &Request) -> Outcome {
         poll_fn(|context| {
@@ -242,6 +229,27 @@ impl Session {
                 self.perform(step, &Arc::new(request));
             }
         }
+    }
+
+    /// Tells for whom a request waits that has waited for long.
+    pub fn notice(self: &Arc<Self>) {
+        if self.hook.is_deaf() {
+            return;
+        }
+        let Some((request, waited)) = self.table().take_noticed(BootInstant::now()) else {
+            return;
+        };
+        let session = Arc::clone(self);
+        self.spawn(async move {
+            let reply = session.send(|| request.holder()).await;
+            let (is_queued, _) = session.table().is_queued(request.number);
+            if is_queued {
+                let holder = reply
+                    .ok()
+                    .and_then(|owner| from_redis_value(owner).ok().flatten());
+                session.report(&request, || EventKind::StillWaiting { holder, waited });
+            }
+        });
     }
 
     pub fn perform(self: &Arc<Self>, step: Step, request: &Arc<Request>) {

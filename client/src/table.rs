@@ -19,6 +19,9 @@ use crate::hold::{BootInstant, Hold};
 
 /// An inbox for which nobody has waited for this long is closed.
 const IDLE: Duration = Duration::from_secs(10);
+/// It is told that a request waits after this time, but not again of any request within the next one.
+const NOTICED_AFTER: Duration = Duration::from_secs(1);
+const NOTICED_EVERY: Duration = Duration::from_secs(10);
 
 /// Of numbers that nobody chooses, which need no protection from those who would.
 #[derive(Clone, Copy, Default)]
@@ -58,6 +61,8 @@ pub(crate) struct Table {
     has_failed: bool,
     /// Why the last call of a reader has failed, and since when.
     trouble: Option<(Error, BootInstant)>,
+    /// When it is to be looked at next whether a request waits for long.
+    looks_at: Option<BootInstant>,
 }
 
 /// How many requests for a key have no place in the server's queue yet.
@@ -82,8 +87,11 @@ struct Entry {
     /// How many times it was sent, or told otherwise while it was under way: only the reply to the last sending counts.
     sendings: u32,
     unsettled: Option<Unplaced>,
-    /// Whether it was told that the lock is taken.
-    is_reported: bool,
+    /// The epoch of the inbox that it named when it was sent last, if that has failed.
+    failed_in: Option<u64>,
+    /// Since when it waits, as was told, and whether it was told that this takes long.
+    waits_since: Option<BootInstant>,
+    is_noticed: bool,
 }
 
 /// Why a request has no place in the server's queue yet, as [`Unsettled`] counts them.
@@ -236,6 +244,7 @@ impl Table {
             inbox: Inbox::new(),
             has_failed: false,
             trouble: None,
+            looks_at: None,
         }
     }
 
@@ -257,8 +266,15 @@ impl Table {
             return None;
         }
         if request.waits && !(self.inbox.is_open() && self.unsettled.is_empty()) {
-            // One that is sent again has its place before those that wait for it.
-            let is_first = entry.unsettled.is_some() || !self.unsettled.contains_key(&request.key_hash);
+            // One that is sent again has its place before those that wait for it, until that ended with its inbox.
+            let has_place = match entry.failed_in {
+                Some(epoch) => epoch == self.inbox.epoch || self.inbox.state == InboxState::Closed,
+                None => true,
+            };
+            let is_first = match entry.unsettled {
+                Some(_) => has_place,
+                None => !self.unsettled.contains_key(&request.key_hash),
+            };
             if !is_first {
                 self.park(request.number, false);
                 return None;
@@ -274,6 +290,22 @@ impl Table {
     pub fn begin_again(&mut self, request: &Request, now: BootInstant) -> Option<(InboxName, Sending)> {
         let entry = self.entries.get(&request.number)?;
         matches!(entry.stage, Stage::AskingAgain).then(|| self.sending(request.number, now))?
+    }
+
+    /// Parked requests that the background could not send, as there is no connection. It goes on trying.
+    pub fn on_unsent(
+        &mut self,
+        requests: impl Iterator<Item = Arc<Request>>,
+        error: Error,
+        now: BootInstant,
+    ) {
+        self.set_trouble(Some(error), now);
+        for number in requests.map(|request| request.number) {
+            let stage = self.entries.get(&number).map(|entry| &entry.stage);
+            if matches!(stage, Some(Stage::AskingAgain)) {
+                self.park(number, false);
+            }
+        }
     }
 
     fn sending(&mut self, number: u64, now: BootInstant) -> Option<(InboxName, Sending)> {
@@ -325,6 +357,7 @@ impl Table {
                 ..Step::default()
             };
         }
+        entry.failed_in = reply.is_err().then_some(sending.epoch);
         let mut step = match reply {
             Ok(Value::Array(numbers)) if numbers.len() >= 4 => match Grant::of(&numbers, None) {
                 Some(grant) => self.on_granted(number, &grant, sending.sent_at, now),
@@ -333,7 +366,7 @@ impl Table {
             Ok(Value::Array(numbers)) => self.on_queued(number, sending, numbers.first(), now),
             Ok(Value::Nil) => self.tell(number, Told::Taken),
             Ok(_) => self.tell(number, Told::Again(Some(Box::new(Error::unreadable())))),
-            Err(error) if error.has_code("NOINBOX") => self.on_no_inbox(number, sending),
+            Err(error) if error.has_code("NOINBOX") => self.on_no_inbox(number, sending, now),
             Err(error) => self.tell(number, Told::Again(Some(Box::new(error)))),
         };
         step.is_urgent |= was_awaited;
@@ -348,7 +381,7 @@ impl Table {
         };
         entry.was_queued = true;
         let ahead = ahead.and_then(|ahead| u64::from_redis_value_ref(ahead).ok());
-        let waits = entry.report().map(|request| (request, ahead));
+        let waits = entry.report(now).map(|request| (request, ahead));
         if is_current {
             entry.stage = Stage::Queued;
             entry.count(None, &mut self.unsettled);
@@ -364,7 +397,7 @@ impl Table {
     }
 
     /// The request has to wait, and there is no such inbox.
-    fn on_no_inbox(&mut self, number: u64, sending: Sending) -> Step {
+    fn on_no_inbox(&mut self, number: u64, sending: Sending, now: BootInstant) -> Step {
         self.park(number, true);
         if sending.was_open {
             self.on_inbox_ended(sending.epoch);
@@ -373,7 +406,7 @@ impl Table {
             waits: self
                 .entries
                 .get_mut(&number)
-                .and_then(Entry::report)
+                .and_then(|entry| entry.report(now))
                 .map(|request| (request, None)),
             is_urgent: true,
             ..Step::default()
@@ -468,11 +501,7 @@ impl Table {
                 Poll::Ready(Outcome::Told(Told::Late))
             }
             Stage::Granted(held) => {
-                // One that replicas must have is handed over when they do.
-                entry.stage = match entry.request.acknowledgement {
-                    None => Stage::Held(Arc::clone(&held)),
-                    Some(_) => Stage::Granted(Arc::clone(&held)),
-                };
+                entry.stage = Stage::Held(Arc::clone(&held));
                 Poll::Ready(Outcome::Granted(held))
             }
             stage => {
@@ -483,27 +512,31 @@ impl Table {
         }
     }
 
-    /// Replicas have it: its caller holds the lock from now on, unless it was lost meanwhile.
-    #[cfg(feature = "replicas")]
-    pub fn hand_over(&mut self, number: u64, now: BootInstant) -> bool {
-        let Some(entry) = self.entries.get_mut(&number) else {
-            return false;
-        };
-        if let Stage::Granted(held) = &entry.stage {
-            if held.hold().lost(now).is_some() {
-                return false;
-            }
-            entry.stage = Stage::Held(Arc::clone(held));
-        }
-        true
-    }
-
     /// Whether a request is queued, and whether the server has ever said that the lock is taken.
     pub fn is_queued(&self, number: u64) -> (bool, bool) {
         let entry = self.entries.get(&number);
         entry.map_or((false, false), |entry| {
-            (matches!(entry.stage, Stage::Queued), entry.is_reported)
+            (matches!(entry.stage, Stage::Queued), entry.waits_since.is_some())
         })
+    }
+
+    /// The request that waits longest in the server's queue, and for how long, if that is to be told now. Seldom, so that a
+    /// crowd costs nothing.
+    pub fn take_noticed(&mut self, now: BootInstant) -> Option<(Arc<Request>, Duration)> {
+        if self.looks_at.is_some_and(|at| now < at) {
+            return None;
+        }
+        let untold = self.entries.values_mut().filter(|entry| !entry.is_noticed);
+        let queued = untold.filter(|entry| matches!(entry.stage, Stage::Queued));
+        let waiting = queued.filter_map(|entry| Some((entry.waits_since?, entry)));
+        let (since, longest) = waiting.min_by_key(|(since, _)| *since)?;
+        if now - since < NOTICED_AFTER {
+            self.looks_at = Some(since + NOTICED_AFTER);
+            return None;
+        }
+        longest.is_noticed = true;
+        self.looks_at = Some(now + NOTICED_EVERY);
+        Some((Arc::clone(&longest.request), now - since))
     }
 
     /// Whether requests wait for an inbox, or for older requests.
@@ -714,7 +747,7 @@ impl Table {
         requests
     }
 
-    /// A reader has failed, or has received a reply.
+    /// A reader, or the background, has failed; or a reader has received a reply.
     pub fn set_trouble(&mut self, error: Option<Error>, now: BootInstant) {
         self.trouble = error.map(|error| self.trouble.take().unwrap_or((error, now)));
     }
@@ -728,6 +761,7 @@ impl Table {
         if let Some(entry) = self.entries.get_mut(&number) {
             entry.stage = Stage::Parked { found_none };
             entry.count(Some(Unplaced::Parked), &mut self.unsettled);
+            entry.failed_in = None;
             self.parked.insert(number);
             self.inbox.want();
         }
@@ -754,7 +788,9 @@ impl Entry {
             has_copies: false,
             sendings: 0,
             unsettled: None,
-            is_reported: false,
+            failed_in: None,
+            waits_since: None,
+            is_noticed: false,
         }
     }
 
@@ -794,8 +830,12 @@ impl Entry {
         }
     }
 
-    fn report(&mut self) -> Option<Arc<Request>> {
-        (!std::mem::replace(&mut self.is_reported, true)).then(|| Arc::clone(&self.request))
+    fn report(&mut self, now: BootInstant) -> Option<Arc<Request>> {
+        if self.waits_since.is_some() {
+            return None;
+        }
+        self.waits_since = Some(now);
+        Some(Arc::clone(&self.request))
     }
 }
 

@@ -22,8 +22,9 @@ export type Replies = "text" | "bytes";
 
 /** An own connection, which neither reconnects nor repeats commands by itself. */
 export interface Connection {
-  /** `onEnd` is called when the connection is lost. Commands without a reply are rejected then. */
+  /** `onEnd` is called when the connection is lost. */
   connect(onEnd: () => void): Promise<unknown>;
+  /** Is rejected when the connection is lost or closed. */
   send(args: (string | Buffer)[]): Promise<unknown>;
   close(): void;
 }

@@ -10,9 +10,15 @@ import type { Router } from "./router.js";
 import type { Tasks } from "./tasks.js";
 
 const PROCESS = `${hostname()}:${process.pid}`;
+/** Names of requests: what no other process has, and a number. */
+const NAMES = randomUUID();
+let requests = 0;
 
 /** How long a release waits for a server that does not confirm it. */
 const RELEASED_WITHIN = 10_000;
+
+/** After how long the program is told that it waits. */
+const TOLD_AFTER = 1_000;
 
 /** What all requests of a Locks share. */
 export interface Scope {
@@ -28,8 +34,9 @@ export type Lock = AsyncDisposable &
 
 /** A request that becomes a lock. It has its own id and owner: repeating it is safe, and nobody else can release it. */
 export class Hold implements Acquisition {
-  readonly id: string = randomUUID();
-  readonly rawKey: Buffer;
+  readonly number = ++requests;
+  readonly id = `${NAMES}:${this.number}`;
+  readonly rawKey: string | Buffer;
   readonly owner: string;
   readonly lease: number;
   /** The fencing token: send it with every write. Every later grant of the lock has a larger one. */
@@ -42,9 +49,10 @@ export class Hold implements Acquisition {
   dequeue = (_error?: LockError): void => {};
   settle!: (isGranted: boolean) => void;
   fail!: (error: unknown) => void;
-  readonly outcome = new Promise<boolean>((settle, fail) => Object.assign(this, { settle, fail }));
-  /** The key in commands: the same bytes, but clients are faster with text. */
-  readonly #word: string | Buffer;
+  readonly outcome = new Promise<boolean>((settle, fail) => {
+    this.settle = settle;
+    this.fail = fail;
+  });
   /** Made when somebody asks for the signal. */
   #controller: AbortController | undefined;
   #lost: Lost | undefined;
@@ -64,7 +72,6 @@ export class Hold implements Acquisition {
     readonly waits: boolean,
   ) {
     this.rawKey = checkKey(key);
-    this.#word = typeof key === "string" ? key : this.rawKey;
     this.lease = settings.lease;
     this.owner = settings.owner ?? `${PROCESS}:${this.id}`;
     scope.holds.add(this);
@@ -105,7 +112,7 @@ export class Hold implements Acquisition {
   async query(command: string, ...args: Word[]): Promise<unknown> {
     const words = [command, ...args].map(checkWord);
     this.#check();
-    const guard = () => ["DLOCK.GUARD", this.#word, this.owner, this.fence, ...words];
+    const guard = () => ["DLOCK.GUARD", this.rawKey, this.owner, this.fence, ...words];
     const run = this.scope.router.call(this.rawKey, guard, (error) => this.isHeld && isAgain(error, "guard"));
     return await this.scope.tasks.track(run.catch((error: LockError) => Promise.reject(this.#lostBy(error, "guard"))));
   }
@@ -121,12 +128,16 @@ export class Hold implements Acquisition {
 
   command(inbox: string): Args {
     const queue = this.waits ? ["QUEUE", inbox, 0] : [];
-    return ["DLOCK.ACQUIRE", this.#word, this.owner, this.lease, ...this.settings.kind, ...queue, "REQID", this.id];
+    return ["DLOCK.ACQUIRE", this.rawKey, this.owner, this.lease, ...this.settings.kind, ...queue, "REQID", this.id];
   }
 
   queue(ahead: number): void {
     [this.lastReply, this.lastError] = ["queued", undefined];
-    if (!this.#wasQueued) this.report({ type: "queued", ahead });
+    if (!this.#wasQueued) {
+      this.report({ type: "queued", ahead });
+      const since = now();
+      if (this.scope.onEvent) this.#timer = setTimeout(() => void this.#tellWaiting(since), TOLD_AFTER).unref();
+    }
     this.#wasQueued = true;
   }
 
@@ -176,7 +187,15 @@ export class Hold implements Acquisition {
   }
 
   report(event: Event): void {
-    report(this.scope.onEvent, { key: this.key, owner: this.owner, ...event });
+    const { onEvent } = this.scope;
+    if (onEvent) report(onEvent, { key: this.key, owner: this.owner, ...event });
+  }
+
+  async #tellWaiting(since: number): Promise<void> {
+    if (!this.scope.router.tellsWaiting()) return;
+    const holder = await this.scope.router.holder(this.rawKey);
+    if (this.stage !== "waiting") return;
+    this.report({ type: "waiting", ms: now() - since, ...(holder && { holder }) });
   }
 
   #reportEnd(error?: LockError): void {
@@ -221,7 +240,7 @@ export class Hold implements Acquisition {
     let sent = 0;
     const extend = () => {
       sent = now();
-      return ["DLOCK.EXTEND", this.#word, this.owner, ms, "FENCE", this.fence];
+      return ["DLOCK.EXTEND", this.rawKey, this.owner, ms, "FENCE", this.fence];
     };
     const isRepeated = (error: LockError) => {
       if (isAgain(error, "extend")) this.lastError = error;
@@ -259,7 +278,7 @@ export class Hold implements Acquisition {
   async #release(): Promise<void> {
     this.#check();
     const until = Math.min(this.#deadline, now() + RELEASED_WITHIN);
-    const release = () => ["DLOCK.RELEASE", this.#word, this.owner, "FENCE", this.fence, "REQID", this.id];
+    const release = () => ["DLOCK.RELEASE", this.rawKey, this.owner, "FENCE", this.fence, "REQID", this.id];
     let last: LockError | undefined;
     let isUnclear = false;
     const isRepeated = (error: LockError) => {

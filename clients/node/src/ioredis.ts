@@ -28,6 +28,9 @@ interface IoRedisCluster {
 const TIMEOUTS = { commandTimeout: undefined, socketTimeout: undefined, enableAutoPipelining: false };
 const STRATEGIES = { retryStrategy: null, sentinelRetryStrategy: null, reconnectOnError: null };
 
+/** How many commands go in one write at most. */
+const MOST_TOGETHER = 100;
+
 /** Locks on the server, the primary of the Sentinels, or the cluster of this client of ioredis 5 or 6. */
 export function fromIoredis(client: IoRedis | IoRedisCluster): Client {
   checkKind(client, "fromIoredis");
@@ -58,15 +61,17 @@ function fromCluster(client: IoRedisCluster): Client {
 function connection(client: IoRedis, replies: Replies, address?: object): Connection {
   const connectionName = client.options.connectionName ?? NAME;
   const own = client.duplicate({ lazyConnect: true, connectionName, ...TIMEOUTS, ...STRATEGIES, ...address });
-  let isCorked = false;
-  // What one turn of the event loop sends goes together.
+  let corked = 0;
+  // What one turn of the event loop sends goes together, but the server need not wait for all of it.
   const cork = () => {
-    if (isCorked) return;
     const { stream } = own;
-    isCorked = true;
-    stream.cork();
+    if (corked % MOST_TOGETHER === 0) {
+      stream.uncork();
+      stream.cork();
+    }
+    if (corked++ > 0) return;
     process.nextTick(() => {
-      isCorked = false;
+      corked = 0;
       stream.uncork();
     });
   };
@@ -82,6 +87,10 @@ function connection(client: IoRedis, replies: Replies, address?: object): Connec
       cork();
       return replies === "bytes" ? own.callBuffer(...args) : own.call(...args);
     },
-    close: () => own.disconnect(),
+    close() {
+      own.disconnect();
+      // That alone waits for the server.
+      own.stream?.destroy();
+    },
   };
 }

@@ -59,12 +59,12 @@ export class Locks {
     router.rest();
   }
 
-  async #try(key: Key, settings: Settings): Promise<Hold | null> {
-    return await this.#acquire(key, { ...settings, timeout: PATIENCE }, false);
+  #try(key: Key, settings: Settings): Promise<Hold | null> {
+    return this.#acquire(key, { ...settings, timeout: PATIENCE }, false);
   }
 
-  async #acquire(key: Key, settings: Settings, waits: boolean): Promise<Hold | null> {
+  #acquire(key: Key, settings: Settings, waits: boolean): Promise<Hold | null> {
     if (this.#isClosed) throw closed();
-    return await this.#scope.tasks.track(acquire(this.#scope, key, settings, waits));
+    return this.#scope.tasks.track(acquire(this.#scope, key, settings, waits));
   }
 }

@@ -37,13 +37,11 @@ export interface Settings {
   maxHold: number;
 }
 
-const NAMES = ["lease", "timeout", "signal", "shared", "limit", "owner", "renew", "maxHold"];
 const MAX_LIMIT = 2 ** 31 - 1;
-const LIMIT = `limit is a whole number from 1 to ${MAX_LIMIT}`;
 
 const isNumber = (value: unknown): value is number => typeof value === "number";
 const isBoolean = (value: unknown) => typeof value === "boolean";
-const isText = (value: unknown) => typeof value === "string" && value !== "";
+const isText = (value: unknown): value is string => typeof value === "string" && value !== "";
 const isSignal = (value: unknown) => value instanceof AbortSignal;
 const isLimit = (value: unknown) => Number.isInteger(value) && 1 <= Number(value) && Number(value) <= MAX_LIMIT;
 const isTime = (value: unknown) => isNumber(value) && value > 0;
@@ -60,21 +58,45 @@ export function kindOf(value: unknown): string {
   return `an object of ${value.constructor?.name ?? "no class"}`;
 }
 
+/** Refuses a value that breaks a rule. */
+function check(value: unknown, isRight: (value: unknown) => boolean, rule: string): void {
+  if (!isRight(value)) throw new TypeError(`${rule}: this is ${show(value)}`);
+}
+
+/** The same for a number, which may be out of range. */
+function checkNumber(value: unknown, isRight: (value: unknown) => boolean, rule: string): void {
+  if (isNumber(value) && !isRight(value)) throw new RangeError(`${rule}: this is ${value}`);
+  check(value, isRight, rule);
+}
+
 /** A lease in ms, rounded up. */
 export function checkLease(value: unknown, name = "lease"): number {
-  if (!isLease(value)) throw refusedNumber(value, `${name} is a number of ms above 0`);
+  checkNumber(value, isLease, `${name} is a number of ms above 0`);
   return Math.ceil(value as number);
 }
 
-export function checkKey(key: unknown): Buffer {
+/** How each option is checked if it is given. */
+const CHECKS: Record<keyof LockOptions, (value: unknown) => void> = {
+  lease: (value) => void checkLease(value),
+  timeout: (value) => checkNumber(value, isTimeout, "timeout is a number of ms, 0 or more"),
+  signal: (value) => check(value, isSignal, "signal is an AbortSignal"),
+  shared: (value) => check(value, isBoolean, "shared is true or false"),
+  limit: (value) => checkNumber(value, isLimit, `limit is a whole number from 1 to ${MAX_LIMIT}`),
+  owner: (value) => check(value, isText, "owner is text, and not empty"),
+  renew: (value) => check(value, isBoolean, "renew is true or false"),
+  maxHold: (value) => checkNumber(value, isTime, "maxHold is a number of ms above 0"),
+};
+const NAMES = Object.keys(CHECKS);
+const TRY_NAMES = NAMES.filter((name) => name !== "timeout");
+
+/** A key as it is sent. */
+export function checkKey(key: unknown): string | Buffer {
   if (Array.isArray(key)) throw new TypeError("a key is text or bytes, not an array: take several locks with using");
-  const isKey = isText(key) || (key instanceof Uint8Array && key.length > 0);
-  if (!isKey) throw new TypeError(`a key is text or bytes, and not empty: this is ${kindOf(key)}`);
-  const bytes = Buffer.from(key as string);
+  if (key instanceof Uint8Array && key.length > 0) return Buffer.from(key);
+  if (!isText(key)) throw new TypeError(`a key is text or bytes, and not empty: this is ${kindOf(key)}`);
   // All halves of surrogate pairs would become the same bytes.
-  const isOther = typeof key === "string" && String(bytes) !== key;
-  if (isOther) throw new TypeError("a key is text that UTF-8 can write, or bytes: this has half of a surrogate pair");
-  return bytes;
+  if (key.isWellFormed()) return key;
+  throw new TypeError("a key is text that UTF-8 can write, or bytes: this has half of a surrogate pair");
 }
 
 export function checkWord(word: unknown): string | Buffer {
@@ -88,30 +110,20 @@ export function checkNames(options: object, names: string[]): void {
   if (typeof options !== "object" || options === null) {
     throw new TypeError(`options are an object such as { ${names[0]}: ... }, not ${kindOf(options)}`);
   }
-  const unknown = Object.keys(options).find((name) => !names.includes(name));
-  if (unknown) throw new TypeError(`there is no option ${unknown} here: there are ${names.join(", ")}`);
+  for (const name of Object.keys(options)) {
+    if (!names.includes(name)) throw new TypeError(`there is no option ${name} here: there are ${names.join(", ")}`);
+  }
 }
 
 /** Refuses options that do not exist, and values that mean nothing. `waits`: whether there is a timeout. */
 export function checkOptions(options: LockOptions, waits: boolean): Settings {
-  checkNames(options, waits ? NAMES : NAMES.filter((name) => name !== "timeout"));
-  const { lease = 30_000, timeout = Infinity, maxHold = Infinity, renew = true } = options;
-  const { signal, shared, limit, owner } = options;
-  if (!isTimeout(timeout)) throw refusedNumber(timeout, "timeout is a number of ms, 0 or more");
-  if (!isTime(maxHold)) throw refusedNumber(maxHold, "maxHold is a number of ms above 0");
-  if (signal !== undefined && !isSignal(signal)) throw refused(signal, "signal is an AbortSignal");
-  if (shared !== undefined && !isBoolean(shared)) throw refused(shared, "shared is true or false");
-  if (limit !== undefined && !isLimit(limit)) throw refusedNumber(limit, LIMIT);
+  checkNames(options, waits ? NAMES : TRY_NAMES);
+  for (const name of Object.keys(options) as (keyof LockOptions)[]) {
+    if (options[name] !== undefined) CHECKS[name](options[name]);
+  }
+  const { lease = 30_000, timeout = Infinity, maxHold = Infinity, renew = true, signal, shared, limit, owner } = options;
   if (shared && limit !== undefined) throw new TypeError("shared has no limit: leave out one of shared and limit");
-  if (owner !== undefined && !isText(owner)) throw refused(owner, "owner is text, and not empty");
-  if (!isBoolean(renew)) throw refused(renew, "renew is true or false");
   const kind = shared ? ["SHARED"] : limit === undefined ? [] : ["LIMIT", limit];
-  const times = { lease: checkLease(lease), timeout: Math.ceil(timeout), maxHold: Math.ceil(maxHold) };
-  return { ...times, signal, kind, owner, renew };
+  const [wait, hold] = [Math.ceil(timeout), Math.ceil(maxHold)];
+  return { lease: Math.ceil(lease), timeout: wait, signal, kind, owner, renew, maxHold: hold };
 }
-
-const refused = (value: unknown, rule: string) => new TypeError(`${rule}: this is ${show(value)}`);
-
-/** A number may be out of range. */
-const refusedNumber = (value: unknown, rule: string) =>
-  isNumber(value) ? new RangeError(`${rule}: this is ${value}`) : refused(value, rule);

@@ -19,6 +19,9 @@ const MAX_PAUSE = 400;
 /** How late a timeout may be because its cause is asked for. */
 const ASKED_FOR = 200;
 
+/** How often a program is told that it waits. */
+const TOLD_EVERY = 10_000;
+
 /** For how long connections that nothing uses stay open. */
 const IDLE = 5_000;
 
@@ -34,6 +37,7 @@ export class Router implements Table {
   readonly #moved = new Map<number, string>();
   readonly #tasks = new Tasks();
   #calls = 0;
+  #tellsAt = 0;
   #idle: NodeJS.Timeout | undefined;
 
   private constructor(private readonly client: Client) {}
@@ -52,10 +56,7 @@ export class Router implements Table {
   /** Sends a request, and sends it again, until it has an outcome. */
   async submit(request: Acquisition): Promise<void> {
     this.requests.set(request.id, request);
-    const ask = async (session: Session) => {
-      while (request.stage === "waiting") await session.ask(request);
-    };
-    await this.#repeat(request.rawKey, ask, (error) => {
+    await this.#repeat(request.rawKey, (session) => session.ask(request), (error) => {
       request.lastError = error;
       request.hasLostCopies ||= error.word === "CONNECTION" && request.isKnown;
       // The first request does not wait for a server that is not there.
@@ -65,7 +66,7 @@ export class Router implements Table {
   }
 
   /** Sends a command, and sends it again after an error for as long as this is wanted. */
-  call(rawKey: Buffer, command: () => Args, isRepeated: (error: LockError) => boolean): Promise<unknown> {
+  call(rawKey: string | Buffer, command: () => Args, isRepeated: (error: LockError) => boolean): Promise<unknown> {
     return this.#repeat(rawKey, (session) => session.link.send(command), isRepeated);
   }
 
@@ -73,8 +74,21 @@ export class Router implements Table {
   async explain(request: Acquisition): Promise<LockError | undefined> {
     if (request.lastError) return request.lastError;
     if (!request.lastReply) return noReply(this.server, "none to this request");
-    const asked = this.#session(request.rawKey).then((session) => session.explain(request));
-    return await inTime(asked, ASKED_FOR).catch((error) => lockError(error, this.server));
+    const ask = async () => (await this.#session(request.rawKey)).explain(request);
+    return await inTime(ask(), ASKED_FOR).catch((error) => lockError(error, this.server));
+  }
+
+  /** Whether the program is to be told now that it waits: seldom, so that a crowd costs the server nothing. */
+  tellsWaiting(): boolean {
+    const isTold = now() >= this.#tellsAt;
+    if (isTold) this.#tellsAt = now() + TOLD_EVERY;
+    return isTold;
+  }
+
+  /** Who holds a lock, if the server says that. */
+  async holder(rawKey: string | Buffer): Promise<string | undefined> {
+    const asked = this.call(rawKey, () => ["DLOCK.OWNER", rawKey], () => false);
+    return await asked.then((owner) => (owner === null ? undefined : String(owner)), () => undefined);
   }
 
   find(id: string): Acquisition | undefined {
@@ -113,7 +127,7 @@ export class Router implements Table {
 
   /** Does this at the server of the key, and again after an error that may pass there or on another server. */
   async #repeat(
-    rawKey: Buffer,
+    rawKey: string | Buffer,
     action: (session: Session) => Promise<unknown>,
     isRepeated: (error: LockError) => boolean,
   ): Promise<unknown> {
@@ -122,7 +136,9 @@ export class Router implements Table {
       let address = "";
       for (let ms = 50; ; ) {
         try {
-          const session = await this.#session(rawKey);
+          const found = this.#session(rawKey);
+          // A task less for each command to the only server.
+          const session = found instanceof Session ? found : await found;
           address = session.address;
           return await action(session);
         } catch (cause) {
@@ -143,7 +159,7 @@ export class Router implements Table {
   }
 
   /** Takes note of where a key is after this error of a node. */
-  #reroute(rawKey: Buffer, error: LockError, address: string): LockError {
+  #reroute(rawKey: string | Buffer, error: LockError, address: string): LockError {
     const { word, message } = error;
     if (!this.client.primary) return ["MOVED", "ASK"].includes(word) ? new NoCluster(this.server, error) : error;
     if (word === "MOVED") {
@@ -158,12 +174,14 @@ export class Router implements Table {
     return error;
   }
 
-  async #session(rawKey: Buffer): Promise<Session> {
-    let address = "";
-    if (this.client.primary) {
-      const slot = slotOf(rawKey);
-      address = this.#moved.get(slot) ?? (await this.client.primary(slot)) ?? "";
-    }
+  #session(rawKey: string | Buffer): Session | Promise<Session> {
+    if (!this.client.primary) return this.#at("");
+    const slot = slotOf(rawKey);
+    const moved = this.#moved.get(slot);
+    return moved ? this.#at(moved) : this.client.primary(slot).then((address = "") => this.#at(address));
+  }
+
+  #at(address: string): Session {
     const session = this.#sessions.get(address) ?? new Session(address, this.client, this);
     this.#sessions.set(address, session);
     return session;

@@ -1,5 +1,6 @@
 /** The cluster's hash slot of a key: CRC16 (XMODEM) of the key or its hash tag. */
-export function slotOf(key: Buffer): number {
+export function slotOf(rawKey: string | Buffer): number {
+  const key = Buffer.from(rawKey);
   const open = key.indexOf("{");
   const close = open < 0 ? -1 : key.indexOf("}", open + 1);
   let crc = 0;

@@ -4,20 +4,21 @@ let running = 0;
 
 /** What is under way. The process stays alive until it is done. */
 export class Tasks {
-  readonly #promises = new Set<Promise<unknown>>();
+  #running = 0;
+  readonly #waiting: (() => void)[] = [];
 
-  track<T>(promise: Promise<T>): Promise<T> {
-    this.#promises.add(promise);
+  async track<T>(task: Promise<T>): Promise<T> {
+    this.#running++;
     if (running++ === 0) alive.ref();
-    const done = () => {
-      this.#promises.delete(promise);
+    try {
+      return await task;
+    } finally {
       if (--running === 0) alive.unref();
-    };
-    promise.then(done, done);
-    return promise;
+      if (--this.#running === 0) for (const resume of this.#waiting.splice(0)) resume();
+    }
   }
 
   async settled(): Promise<void> {
-    await Promise.allSettled(this.#promises);
+    if (this.#running > 0) await new Promise<void>((resume) => this.#waiting.push(resume));
   }
 }

@@ -19,7 +19,7 @@ export async function using<T>(
   const { signal } = checkOptions(all, true);
   const wanted = [keys].flat() as Key[];
   if (wanted.length === 0) throw new TypeError("using needs at least one key");
-  const names = wanted.map((key) => checkKey(key).toString("hex"));
+  const names = wanted.map((key) => Buffer.from(checkKey(key)).toString("hex"));
   const held = new Map<string, Lock>();
   // Not AbortSignal.any, of which a signal that lives long keeps something.
   const cancel = new AbortController();

@@ -340,3 +340,110 @@ fn leases_last_longer_after_a_restart_but_not_less() {
     assert_no_run(after_alice([early.clone()]));
     assert_eq!(found(after_alice([early]), Part::FirstTerm), Found::Run);
 }
+
+fn in_inbox(id: &str) -> Acquire {
+    let wait = Wait::Queue {
+        inbox: "inbox".into(),
+        timeout_ms: 0,
+    };
+    Acquire {
+        lease_ms: 1_000,
+        limit: MUTEX,
+        wait,
+        reqid: Some(id.into()),
+    }
+}
+
+/// Asks at this time, and is told that it waits.
+fn queued(owner: &str, ms: u64) -> Op {
+    let request = Request::Acquire(in_inbox(owner));
+    op(owner, ms, ms + 1, request, Reply::Queued(0))
+}
+
+/// Reads at this time that it was granted the lock.
+fn answered(owner: &str, ms: u64, fence: u64, lease_ms: u64) -> Op {
+    let request = Request::Answer(in_inbox(owner));
+    op(owner, ms, ms + 1, request, grant_of(fence, 1, lease_ms, 0))
+}
+
+/// Alice holds the lock, bob and carol wait in their inboxes, and alice gives it back at 100 ms.
+fn while_two_wait(ops: impl IntoIterator<Item = Op>) -> Vec<Op> {
+    let alice = op("alice", 99, 100, RELEASE, Reply::Remaining(0));
+    let first = [queued("bob", 10), queued("carol", 20), alice];
+    after_alice(first.into_iter().chain(ops))
+}
+
+#[test]
+fn requests_in_inboxes_are_granted_in_order() {
+    let answers = |first, second| {
+        while_two_wait([
+            answered(first, 110, 8, 990),
+            op(first, 200, 201, undo(first), Reply::Remaining(0)),
+            answered(second, 210, 9, 990),
+        ])
+    };
+    assert_run(answers("bob", "carol"));
+    assert_no_run(answers("carol", "bob"));
+}
+
+#[test]
+fn request_does_not_wait_in_an_inbox_for_a_free_lock() {
+    assert_no_run(vec![queued("bob", 10)]);
+    assert_run(after_alice([queued("bob", 10)]));
+}
+
+#[test]
+fn grant_that_was_read_lasts_for_its_lease() {
+    let carol = || answered("carol", 300, 9, 900);
+    assert_no_run(while_two_wait([answered("bob", 110, 8, 990), carol()]));
+    // The inbox has ended, and no reply has carried the grant; or bob has left his queue.
+    assert_run(while_two_wait([carol()]));
+    let released = op("bob", 200, 201, undo("bob"), Reply::Remaining(0));
+    assert_run(while_two_wait([answered("bob", 110, 8, 990), released, carol()]));
+}
+
+#[test]
+fn grant_that_waits_in_an_inbox_keeps_the_lock_from_others() {
+    let dave = |ms| op("dave", ms, ms + 1, acquire(MUTEX), Reply::Null);
+    // Carol has given up. Bob may be a holder whose grant nobody has read.
+    let given_up = |ms| while_two_wait([op("carol", 90, 91, undo("carol"), Reply::Remaining(0)), dave(ms)]);
+    assert_run(given_up(500));
+    assert_no_run(given_up(1_200));
+}
+
+#[test]
+fn answer_tells_what_is_left_of_the_lease() {
+    let late = |lease_ms| while_two_wait([answered("bob", 600, 8, lease_ms)]);
+    assert_run(late(500));
+    assert_no_run(late(900));
+    assert_no_run(late(300));
+}
+
+#[test]
+fn answer_is_no_older_than_its_grant() {
+    let early = after_alice([
+        queued("bob", 10),
+        answered("bob", 50, 8, 1_000),
+        op("alice", 99, 100, RELEASE, Reply::Remaining(0)),
+    ]);
+    assert_no_run(early);
+}
+
+#[test]
+fn request_that_is_sent_again_keeps_its_place_unless_its_inbox_has_ended() {
+    let again = |first, second| {
+        let mut ops = while_two_wait([
+            answered(first, 110, 8, 990),
+            op(first, 200, 201, undo(first), Reply::Remaining(0)),
+            answered(second, 210, 9, 990),
+        ]);
+        ops.push(queued("bob", 30));
+        ops
+    };
+    assert_run(again("bob", "carol"));
+    assert_run(again("carol", "bob"));
+    // It was sent again when carol had the lock already.
+    let mut ops = again("carol", "bob");
+    ops.pop();
+    assert_no_run(ops);
+}

@@ -22,7 +22,12 @@ pub enum Violation {
     FenceFell,
     /// A client has overtaken one that passed the doorway before.
     OutOfOrder,
+    /// A client raises the fence of one grant again and again.
+    RaisesWithoutEnd,
 }
+
+/// How often a client raises the fence of one grant: to those of the other servers, one after the other.
+const MAX_RAISES: u8 = SERVERS as u8;
 
 /// A rule of the client that is broken on purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +38,8 @@ pub enum ClientBreach {
     RaiseNotAwaited,
     /// A raise is not even sent.
     NoRaise,
+    /// A raise that was rejected is tried again.
+    RejectedRaiseRepeated,
     /// A majority that holds under the fence or a larger one is enough.
     LargerFenceCounts,
     /// A guard is used after a lease of its majority has ended.
@@ -109,6 +116,8 @@ enum Reply {
 struct Link {
     /// The number of its last ACQUIRE. Replies to earlier ones change nothing.
     ask: u8,
+    /// How often the client has raised the fence of that.
+    raises: u8,
     requests: VecDeque<Request>,
     replies: VecDeque<(u8, Reply)>,
     /// The client knows that it grants nothing for now.
@@ -237,6 +246,7 @@ impl<'a> Driven<'a> {
                 } => {
                     let link = &mut self.clients[client].links[server];
                     link.ask += 1;
+                    link.raises = 0;
                     link.replies.clear();
                     link.is_down = false;
                     let (ask, min) = (link.ask, min_fence as Fence);
@@ -272,6 +282,10 @@ impl<'a> Driven<'a> {
     fn raise(&mut self, client: usize, server: usize, to: Fence) -> Result<(), Violation> {
         let link = &mut self.clients[client].links[server];
         let ask = link.ask;
+        link.raises += 1;
+        if link.raises > MAX_RAISES {
+            return Err(Violation::RaisesWithoutEnd);
+        }
         if self.setting.breach != Some(ClientBreach::NoRaise) {
             self.send(client, server, Request::Raise { ask, to });
         }
@@ -609,6 +623,11 @@ impl Driven<'_> {
                     Reply::Refused => Input::Refused(server),
                     Reply::TooLarge => Input::TooLarge(server),
                     Reply::Raised(to) => Input::Raised(server, u64::from(to)),
+                    Reply::RaiseRejected
+                        if self.setting.breach == Some(ClientBreach::RejectedRaiseRepeated) =>
+                    {
+                        Input::Granted(server, 1)
+                    }
                     Reply::RaiseRejected => Input::RaiseRejected(server),
                     Reply::RaiseFailed => Input::Lost(server),
                     Reply::Failed => {

@@ -269,6 +269,15 @@ mod rules_left_out {
     }
 
     #[test]
+    fn rejected_raise_that_is_repeated_has_no_end() {
+        let setting = DrivenSetting {
+            lost_raises: 1,
+            ..client(ClientBreach::RejectedRaiseRepeated, &[1, 1])
+        };
+        violates("rejected raise repeated", setting, Violation::RaisesWithoutEnd);
+    }
+
+    #[test]
     fn larger_fence_counted_as_confirmation_lets_fences_fall() {
         let setting = client(ClientBreach::LargerFenceCounts, &[1, 1]);
         violates("larger fence counts", setting, Violation::FenceFell);
