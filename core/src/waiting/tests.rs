@@ -1,7 +1,9 @@
 //! What the wait table copies of locks, and what a search for deadlocks visits.
 
 use super::*;
-use crate::engine::WriteCheck;
+use crate::cluster::nodes::LocalSlots;
+use crate::cluster::slots::{SlotSet, slot_of};
+use crate::engine::{WriteCheck, events, scheduler};
 use crate::testing::{Answer, Request, Server};
 
 #[test]
@@ -231,4 +233,39 @@ fn queue_of_a_key_that_is_being_saved_ends_the_wait_of_the_others() {
     server.host.refusal = None;
     try_again(&mut server);
     assert_eq!(server.replies.len(), 3);
+}
+
+/// Those of all but these keys are here, and settled.
+fn slots_without(keys: &[&str]) -> Option<LocalSlots> {
+    let gone: SlotSet = keys.iter().map(|key| slot_of(key.as_bytes())).collect();
+    let slots: SlotSet = (0..16_384).filter(|slot| !gone.contains(*slot)).collect();
+    Some(LocalSlots {
+        owned: slots.clone(),
+        settled: slots,
+        importing: SlotSet::EMPTY,
+    })
+}
+
+/// Long before the slow walk gets to it, and none of the others with it.
+#[test]
+fn queue_of_a_slot_that_has_left_is_found_at_once_among_many() {
+    let mut server = with_queues(400);
+    server.host.flags.is_cluster = true;
+    for (slots, expected) in [(slots_without(&[]), 0), (slots_without(&["lock0399"]), 1)] {
+        server.host.slots = slots;
+        server.pass(1_000_000);
+        scheduler::run_jobs(&mut server.host);
+        assert_eq!(due(&server), expected);
+    }
+    assert!(server.is_due(399));
+}
+
+#[test]
+fn locks_of_trimmed_slots_are_forgotten() {
+    let mut server = Server::with(&["gone", "kept"]);
+    server.granted("ACQUIRE gone alice 60000");
+    server.granted("ACQUIRE kept alice 60000");
+    let slots: SlotSet = [slot_of(b"gone")].into_iter().collect();
+    events::slots_trimmed(&mut server.host, &slots);
+    assert_eq!(server.host.engine().expiry.len(), 1);
 }
