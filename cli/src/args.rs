@@ -355,6 +355,10 @@ pub struct DrillArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(10..=1000), default_value_t = 200)]
     pub rate: u32,
 
+    /// Also write every request with its reply to this file, as JSON, for other checkers
+    #[arg(long, value_name = "FILE")]
+    pub history: Option<PathBuf>,
+
     /// Print a JSON object
     #[arg(long)]
     pub json: bool,

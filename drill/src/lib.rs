@@ -6,12 +6,14 @@
 //! - [`history`]: every request and reply with its times.
 //! - [`checkers`]: find violated rules in a history.
 //! - [`specification`]: whether a history is a run of the rules in `spec/`.
+//! - [`export`]: histories for checkers that others have written.
 //! - [`outcome`]: what happened before and after each fault.
 
 #![allow(missing_docs, reason = "only crates of this workspace use this one")]
 
 pub mod checkers;
 pub mod clients;
+pub mod export;
 pub mod history;
 pub mod outcome;
 #[cfg(test)]

@@ -1,4 +1,4 @@
-// Checks a history of `make torture` with Porcupine, a linearizability checker by Anish Athalye.
+// Checks a history of `make torture` or `dlock drill` with Porcupine, a linearizability checker by Anish Athalye.
 //
 //	go run . FILE.json
 //

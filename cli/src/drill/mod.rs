@@ -6,10 +6,12 @@ mod fault;
 mod report;
 mod route;
 
+use std::fs;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use dlock_drill::clients::{Contenders, Plan};
+use dlock_drill::export;
 use dlock_drill::history::{Recorder, now};
 use nix::sys::signal::{SigSet, SigmaskHow};
 use tokio::time::{Instant, sleep, sleep_until};
@@ -41,6 +43,10 @@ pub fn drill(args: &DrillArgs, server: &ServerArgs) -> Result<ExitCode, Failure>
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| os_failure("start the runtime", &error))?;
     let drill = runtime.block_on(run(args, &target, deployment))?;
+    if let Some(path) = &args.history {
+        let written = fs::write(path, export::json(&drill.history));
+        written.map_err(|error| os_failure(&format!("write {}", path.display()), &error))?;
+    }
     let phases = drill.phases();
     let report = Report::of(&drill, &phases);
     report.print(args.json)?;

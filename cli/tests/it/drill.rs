@@ -243,6 +243,31 @@ fn drill_runs_in_a_cluster() {
 }
 
 #[test]
+fn drill_writes_its_history_for_other_checkers() {
+    let server = Server::start();
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let path = directory.path().join("history.json");
+    let args = ["-u", &server.url(), "drill", "--yes-this-is-staging"];
+    let options = [
+        "--duration",
+        "1s",
+        "--lease",
+        "1s",
+        "--history",
+        path.to_str().expect("text"),
+    ];
+    let _ = Running::start(&mut dlock(&[&args[..], &options].concat())).end();
+    let text = fs::read_to_string(&path).expect("the history is written");
+    let history: Vec<Value> = serde_json::from_str(&text).expect("the history is JSON");
+    let granted = history.iter().filter(|op| op["reply"]["granted"].is_u64());
+    assert!(granted.count() > 0, "{text}");
+    assert!(
+        history.iter().any(|op| op["request"]["command"] == "RELEASE"),
+        "{text}"
+    );
+}
+
+#[test]
 fn drill_needs_a_confirmation_before_it_connects() {
     let args = ["-p", "1", "drill", "--fault", "true"];
     crate::support::tool(&args).fails(64, "add --yes-this-is-staging if this deployment may fail");

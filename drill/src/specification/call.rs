@@ -26,8 +26,6 @@ pub struct Call<'a> {
 pub struct Known {
     /// The fence of its grant.
     pub fence: Option<u64>,
-    /// It was sent again later: it may have lost its place before.
-    pub is_sent_again: bool,
     /// Its owner may have given it back before its answer was read.
     pub is_given_back: bool,
 }
@@ -109,11 +107,11 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Whether its client may have been gone while it waited, or has been told so. Or its inbox has ended, or its time
-    /// was over.
+    /// Whether its client may have been gone while it waited, or has been told so. Or its time was over, or its process has
+    /// ended.
     pub fn may_leave(&self) -> bool {
         if self.is_queued() {
-            return self.known.fence.is_none() || self.known.is_sent_again;
+            return self.known.fence.is_none();
         }
         matches!(self.op.reply, Recorded::Null | Recorded::Error(_)) || self.op.reply.is_unknown()
     }

@@ -40,7 +40,8 @@ pub struct Checked<'a> {
     pub found: Found,
 }
 
-/// Checks the history of each lock.
+/// Checks the history of each lock. Where requests wait in inboxes, until one of these ends, or one of those
+/// is sent again.
 pub fn check(history: &History, part: Part) -> Vec<Checked<'_>> {
     let mut locks: BTreeMap<&str, Vec<Call<'_>>> = BTreeMap::new();
     for (n, op) in history.ops.iter().enumerate() {
@@ -51,6 +52,9 @@ pub fn check(history: &History, part: Part) -> Vec<Checked<'_>> {
         Part::FirstTerm => locks.values_mut().for_each(keep_first_term),
         Part::None => locks.clear(),
     }
+    let ends = inbox::ends(history);
+    let of_locks = locks.values_mut();
+    of_locks.for_each(|calls| inbox::connect_and_cut(calls, &ends));
     let fences = fences(history);
     let checked = locks.into_iter().map(|(lock, calls)| Checked {
         lock,

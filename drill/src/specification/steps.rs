@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::call::{Assumed, Call, Progress, ROUNDING};
-use super::inbox;
 use super::lock::{Lock, Moment, Reply, Span};
 use crate::history::{Micros, Request, ServerTerm, Wait};
 
@@ -21,7 +20,7 @@ pub struct Steps<'a> {
     /// The shortest lease and the longest one.
     leases: Span,
     /// Some requests wait in inboxes: a grant that no reply has carried is undone with its inbox.
-    has_inboxes: bool,
+    pub has_inboxes: bool,
 }
 
 /// How far a run has come.
@@ -41,7 +40,6 @@ pub struct State {
 impl<'a> Steps<'a> {
     pub fn new(mut calls: Vec<Call<'a>>, mut taken: BTreeSet<u64>) -> Self {
         calls.sort_by_key(|call| call.op.sent);
-        inbox::connect(&mut calls);
         let (certain, uncertain) = (0..calls.len()).partition(|call| calls[*call].is_certain);
         let granted = calls
             .iter()
@@ -89,7 +87,10 @@ impl<'a> Steps<'a> {
         let mut arriving: Vec<usize> = open.into_iter().filter(|call| !state.waits(*call)).collect();
         arriving.sort_by_key(|call| self.calls[*call].arrives_by);
         let arriving = arriving.into_iter();
-        let arrivals = arriving.flat_map(|call| self.arrivals(state, call, by));
+        let arrivals = arriving.filter_map(|call| {
+            let fence = self.calls[call].known.fence;
+            self.arrival(state, call, Assumed { fence, lease: None }, by)
+        });
         arrivals.chain(self.timer(state, by)).collect()
     }
 
@@ -144,17 +145,6 @@ impl<'a> Steps<'a> {
         }
         open.retain(|call| self.calls[*call].op.sent <= by);
         (open, by)
-    }
-
-    /// One that is sent again later may not be granted under the fence that is known.
-    fn arrivals(&self, state: &State, call: usize, by: Micros) -> impl Iterator<Item = State> {
-        let known = self.calls[call].known;
-        let is_certain = known.fence.is_some() && !known.is_sent_again;
-        let fences = [known.fence, None]
-            .into_iter()
-            .take(if is_certain { 1 } else { 2 });
-        let fences = fences.skip(usize::from(known.fence.is_none()));
-        fences.filter_map(move |fence| self.arrival(state, call, Assumed { fence, lease: None }, by))
     }
 
     fn arrival(&self, state: &State, call: usize, assumed: Assumed, by: Micros) -> Option<State> {

@@ -1,7 +1,7 @@
 //! Each rule of the lock and of GUARD: its breach has no run, and the same history without the breach has one.
 
 use super::{Found, Part, check};
-use crate::history::{Acquire, Element, Limit, Op, Push, Reply, Request, Wait};
+use crate::history::{Acquire, Element, History, Limit, Op, Push, Reply, Request, ServerTerm, Wait};
 use crate::recorded::{
     EXTEND, MUTEX, RELEASE, acquire, acquire_with_reqid, grant, grant_of, history, in_term, op, refused,
 };
@@ -430,20 +430,49 @@ fn answer_is_no_older_than_its_grant() {
 }
 
 #[test]
-fn request_that_is_sent_again_keeps_its_place_unless_its_inbox_has_ended() {
-    let again = |first, second| {
-        let mut ops = while_two_wait([
-            answered(first, 110, 8, 990),
-            op(first, 200, 201, undo(first), Reply::Remaining(0)),
-            answered(second, 210, 9, 990),
+fn request_keeps_its_place_until_its_inbox_ends() {
+    let overtaken = || {
+        let ops = while_two_wait([
+            answered("carol", 110, 8, 990),
+            op("carol", 200, 201, undo("carol"), Reply::Remaining(0)),
+            answered("bob", 210, 9, 990),
         ]);
-        ops.push(queued("bob", 30));
-        ops
+        history(ops)
     };
-    assert_run(again("bob", "carol"));
-    assert_run(again("carol", "bob"));
-    // It was sent again when carol had the lock already.
-    let mut ops = again("carol", "bob");
-    ops.pop();
-    assert_no_run(ops);
+    let call = |sent: u64, made| crate::history::Call {
+        process: "bob".into(),
+        server: ServerTerm::default(),
+        sent: sent * 1_000,
+        replied: sent * 1_000 + 1_000,
+        made,
+        answered: vec![],
+    };
+    let found = |history| check(&history, Part::Whole).remove(0).found;
+    let lives = History {
+        calls: vec![call(0, true), call(5, false)],
+        ..overtaken()
+    };
+    assert!(matches!(found(lives), Found::NoRun(_)));
+    let ended = History {
+        calls: vec![call(0, true), call(25, true)],
+        ..overtaken()
+    };
+    assert_eq!(found(ended), Found::Run);
+}
+
+#[test]
+fn queue_in_inboxes_is_lost_with_its_server() {
+    let carol_first = || {
+        let released = op("carol", 299, 300, undo("carol"), Reply::Remaining(0));
+        [
+            answered("carol", 210, 8, 890),
+            released,
+            answered("bob", 310, 9, 890),
+        ]
+    };
+    assert_no_run(while_two_wait(carol_first()));
+    // They ask the next one in another order.
+    let asked = [queued("carol", 150), queued("bob", 160)];
+    let next = asked.into_iter().chain(carol_first()).map(|op| in_term(1, op));
+    assert_run(while_two_wait(next));
 }

@@ -54,5 +54,5 @@ fn invariants_quote_guarantees_and_have_bugs() {
             }
         }
     }
-    assert_eq!(invariants, 31);
+    assert_eq!(invariants, 32);
 }

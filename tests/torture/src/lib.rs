@@ -8,7 +8,6 @@
 //! - `dlock_drill`: the history of every request and reply with its times, checkers of the rules, and the search for a
 //!   run of the specification with the same replies.
 //! - [`verdict`], [`report`]: the result, and its output.
-//! - [`export`]: histories for checkers that others have written.
 //!
 //! The seed determines the faults, their times and the workload, but not the interleaving of threads and processes: a
 //! repeated run is similar, not identical.
@@ -16,7 +15,6 @@
 #![allow(missing_docs, reason = "only the tests of this workspace use this crate")]
 
 pub mod clients;
-pub mod export;
 pub mod faults;
 pub mod options;
 pub mod report;
@@ -24,4 +22,4 @@ pub mod scenarios;
 pub mod servers;
 pub mod verdict;
 
-pub use dlock_drill::{checkers, history, specification};
+pub use dlock_drill::{checkers, export, history, specification};

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use crate::history::{Acquire, History, Limit, Op, Reply, Request, Wait};
 
+/// The requests of a history as such an array.
 pub fn json(history: &History) -> String {
     let ops = history.ops.iter().map(|op| of_op(op).to_string());
     format!("[\n{}\n]\n", ops.collect::<Vec<_>>().join(",\n"))
