@@ -279,6 +279,7 @@ public final class Driver {
             }
         });
         say("id", id, "released", many.size() - lost[0], "lost", lost[0]);
+        many.clear();
     }
 
     private void close() {
