@@ -1,6 +1,5 @@
 package dlock;
 
-import java.util.concurrent.Future;
 import org.jspecify.annotations.Nullable;
 
 /** One call that acquires a lock. */
@@ -16,7 +15,7 @@ final class Acquire {
     private final long began = Clock.now();
     private Hold hold;
     private int grants;
-    private @Nullable Future<?> timer;
+    private Timers.@Nullable Timer timer;
 
     /** {@code done} gets null if others hold or await the lock. */
     Acquire(Scope scope, byte[] rawKey, LockOptions options, boolean waits, Done<@Nullable Hold> done) {
@@ -78,7 +77,7 @@ final class Acquire {
 
     private void end(@Nullable Hold held, @Nullable Throwable error) {
         if (timer != null) {
-            timer.cancel(false);
+            timer.cancel();
         }
         var waited = Clock.sinceAsDuration(began);
         if (held == null) {

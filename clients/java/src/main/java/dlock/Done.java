@@ -14,7 +14,7 @@ interface Done<T extends @Nullable Object> {
     /** What is begun with a {@link Done}, as a future of the program. Its continuations never run in the loop. */
     static <T extends @Nullable Object> CompletableFuture<T> future(Consumer<Done<T>> begin) {
         CompletableFuture<T> future = new CompletableFuture<>();
-        begin.accept((value, error) -> future.defaultExecutor().execute(() -> complete(future, value, error)));
+        begin.accept((value, error) -> Loop.TELLING.execute(() -> complete(future, value, error)));
         return future;
     }
 

@@ -8,7 +8,6 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.UUID;
 import java.util.concurrent.CompletableFuture;
-import java.util.concurrent.Future;
 import java.util.function.Predicate;
 import java.util.function.Supplier;
 import org.jspecify.annotations.Nullable;
@@ -45,7 +44,7 @@ final class Hold extends Acquisition implements Held {
 
     private volatile long maxEnd = Clock.NEVER;
     private boolean isRenewing;
-    private @Nullable Future<?> timer;
+    private Timers.@Nullable Timer timer;
     private @Nullable LostException loss;
     private final CompletableFuture<LostException> lost = new CompletableFuture<>();
     /** The calls that extend the lease. */
@@ -262,7 +261,7 @@ final class Hold extends Acquisition implements Held {
     void finish() {
         stage = Stage.OVER;
         if (timer != null) {
-            timer.cancel(false);
+            timer.cancel();
         }
         dequeue.accept(null);
         scope.holds.remove(this);
@@ -357,7 +356,7 @@ final class Hold extends Acquisition implements Held {
 
     private void wakeAfter(long nanos) {
         if (timer != null) {
-            timer.cancel(false);
+            timer.cancel();
         }
         if (stage == Stage.HELD) {
             timer = loop.after(nanos, this::wake);
@@ -403,11 +402,11 @@ final class Hold extends Acquisition implements Held {
             until = Math.min(deadline, Clock.now() + Clock.ms(RELEASED_MS));
             List<byte[]> command = Words.of("DLOCK.RELEASE", rawKey, owner, "FENCE", fence, "REQID", id);
             stage = Stage.OVER;
-            Future<?> late = loop.after(until - Clock.now(), () -> {
+            Timers.Timer late = loop.after(until - Clock.now(), () -> {
                 end(last == null ? Errors.noReply(router.server(), "none to the release", null) : last);
             });
             router.call(rawKey, () -> command, this::isRepeated, scope.track((reply, error) -> {
-                late.cancel(false);
+                late.cancel();
                 end((LockException) error);
             }));
         }

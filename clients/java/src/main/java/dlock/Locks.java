@@ -190,7 +190,7 @@ public final class Locks implements AutoCloseable {
             byte[] key, LockOptions options, boolean waits, @Nullable LockException taken, boolean isAsync) {
         byte[] rawKey = Words.key(key);
         CompletableFuture<@Nullable Held> answer = new CompletableFuture<>();
-        Executor teller = isAsync ? answer.defaultExecutor() : Runnable::run;
+        Executor teller = isAsync ? Loop.TELLING : Runnable::run;
         Done<@Nullable Hold> done = (held, error) -> teller.execute(() -> {
             Throwable failure = error == null && held == null ? taken : error;
             boolean isTold = Done.complete(answer, held, failure);

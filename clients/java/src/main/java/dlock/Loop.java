@@ -4,8 +4,7 @@ import java.lang.System.Logger.Level;
 import java.util.Queue;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.Executor;
-import java.util.concurrent.Future;
-import java.util.concurrent.ScheduledThreadPoolExecutor;
+import java.util.concurrent.ForkJoinPool;
 import java.util.concurrent.SynchronousQueue;
 import java.util.concurrent.ThreadFactory;
 import java.util.concurrent.ThreadPoolExecutor;
@@ -19,22 +18,35 @@ import java.util.concurrent.atomic.AtomicInteger;
  */
 final class Loop implements Executor {
     private static final System.Logger LOGGER = System.getLogger("dlock");
-    private static final long IDLE_SECONDS = 10;
+    /** After which threads without work end. */
+    static final long IDLE_SECONDS = 10;
 
-    private static final ScheduledThreadPoolExecutor TIMER = new ScheduledThreadPoolExecutor(1, daemons("dlock-timer"));
-
-    static {
-        TIMER.setRemoveOnCancelPolicy(true);
-        TIMER.setKeepAliveTime(IDLE_SECONDS, TimeUnit.SECONDS);
-        TIMER.allowCoreThreadTimeOut(true);
-    }
+    /** How many continuations run at once. One that waits for a lock or a future does not count. */
+    private static final int MAX_TELLING = 32;
 
     /** For what may block: opening a connection, and telling the program of a loss or an event. */
     static final Executor BLOCKING = new ThreadPoolExecutor(
             0, Integer.MAX_VALUE, IDLE_SECONDS, TimeUnit.SECONDS, new SynchronousQueue<>(), daemons("dlock"));
 
+    /**
+     * For the futures of the program, whose continuations may block, too. The JDK's own pool has no more threads than the
+     * machine has cores; before JDK 25, it starts a thread for each task if these are two.
+     */
+    static final Executor TELLING = new ForkJoinPool(
+            MAX_TELLING,
+            ForkJoinPool.defaultForkJoinWorkerThreadFactory,
+            null,
+            true,
+            0,
+            MAX_TELLING,
+            1,
+            null,
+            IDLE_SECONDS,
+            TimeUnit.SECONDS);
+
     private final Queue<Runnable> tasks = new ConcurrentLinkedQueue<>();
     private final AtomicInteger waiting = new AtomicInteger();
+    private final Timers timers = new Timers(this);
 
     @Override
     public void execute(Runnable task) {
@@ -46,9 +58,9 @@ final class Loop implements Executor {
         }
     }
 
-    /** Runs a task after this time, about as late as the timer of the machine is. */
-    Future<?> after(long nanos, Runnable task) {
-        return TIMER.schedule(() -> execute(task), nanos, TimeUnit.NANOSECONDS);
+    /** Runs a task after this time, about as late as the timer of the machine is. Only tasks of this loop call it. */
+    Timers.Timer after(long nanos, Runnable task) {
+        return timers.after(nanos, task);
     }
 
     private static void run(Runnable task) {
@@ -59,7 +71,7 @@ final class Loop implements Executor {
         }
     }
 
-    private static ThreadFactory daemons(String name) {
+    static ThreadFactory daemons(String name) {
         return task -> {
             Thread thread = new Thread(task, name);
             thread.setDaemon(true);

@@ -1,8 +1,5 @@
 package dlock;
 
-import java.nio.ByteBuffer;
-import java.nio.CharBuffer;
-import java.nio.charset.CharacterCodingException;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
@@ -33,15 +30,12 @@ final class Words {
 
     /** Text in UTF-8. */
     static byte[] text(String text) {
-        try {
-            // Half of a surrogate pair is refused: all of them would become the same byte.
-            ByteBuffer bytes = StandardCharsets.UTF_8.newEncoder().encode(CharBuffer.wrap(text));
-            byte[] raw = new byte[bytes.remaining()];
-            bytes.get(raw);
-            return raw;
-        } catch (CharacterCodingException error) {
-            throw new IllegalArgumentException("text has half of a surrogate pair: " + text, error);
+        byte[] raw = text.getBytes(StandardCharsets.UTF_8);
+        // Half of a surrogate pair is refused: all of them would become the same byte.
+        if (!text(raw).equals(text)) {
+            throw new IllegalArgumentException("text has half of a surrogate pair: " + text);
         }
+        return raw;
     }
 
     static String text(byte[] raw) {

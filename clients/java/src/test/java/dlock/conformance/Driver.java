@@ -281,6 +281,7 @@ public final class Driver {
             }
         });
         say("id", id, "released", many.size() - lost[0], "lost", lost[0]);
+        many.clear();
     }
 
     private void close() {
