@@ -20,6 +20,7 @@ pub const SETTINGS: [(&str, &str); 4] = [
     (ONE_REPLICA, ""),
 ];
 const ONE_REPLICA: &str = "one replica";
+const NO_REPLICA: &str = "the server has no replica";
 
 /// A server on a free port, killed when dropped.
 ///
@@ -69,6 +70,25 @@ impl Server {
         let mut server = Self::with(lines)?;
         server.replica = (name == ONE_REPLICA).then(|| server.server.replica());
         Ok(server)
+    }
+
+    /// A primary and its replica, both with these lines in their configurations.
+    pub fn with_replica(lines: &str) -> Result<Self> {
+        let mut server = Self::with(lines)?;
+        server.replica = Some(server.server.replica_with(lines));
+        Ok(server)
+    }
+
+    pub fn replica_port(&self) -> Result<u16> {
+        Ok(self.replica.as_ref().ok_or(NO_REPLICA)?.port())
+    }
+
+    /// Kills the primary, and promotes the replica at once, which takes its place here.
+    pub fn fail_over(&mut self) -> Result<()> {
+        let replica = self.replica.take().ok_or(NO_REPLICA)?;
+        self.server.kill();
+        self.server = replica;
+        self.connect()?.call(&["REPLICAOF", "NO", "ONE"])
     }
 
     /// A shared lock with this many holders, by RESTORE.

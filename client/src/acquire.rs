@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
 
-use crate::command::{Acknowledgement, Limit, Owner, Request};
+use crate::command::{Limit, Owner, Request};
 use crate::error::{Error, Lost};
 use crate::events::EventKind;
 use crate::hold::{Backoff, BootInstant, Plan};
@@ -31,7 +31,6 @@ pub(crate) struct Wanted {
     pub waits: bool,
     /// How long, if there is a limit.
     pub timeout: Option<Duration>,
-    pub acknowledgement: Option<Acknowledgement>,
 }
 
 /// An acquisition without an outcome. If it is dropped, the request is taken back.
@@ -81,7 +80,6 @@ impl Acquiring {
             min_fence: wanted.min_fence,
             plan: wanted.plan,
             waits: wanted.waits,
-            acknowledgement: wanted.acknowledgement,
         });
         Self {
             session,
@@ -112,13 +110,7 @@ impl Acquiring {
             let pause = match Box::pin(self.ask()).await {
                 Err(unsent) => self.pause_for_link(unsent)?,
                 Ok(()) => match self.session.outcome(&self.request).await {
-                    Outcome::Granted(held) => {
-                        #[cfg(feature = "replicas")]
-                        if let Some(asked) = self.request.acknowledgement {
-                            confirm(Arc::clone(&self.session), &held, asked).await?;
-                        }
-                        return Ok(Some(held));
-                    }
+                    Outcome::Granted(held) => return Ok(Some(held)),
                     Outcome::Told(Told::Taken) => return Ok(None),
                     Outcome::Told(Told::Late) => self.begin_anew()?,
                     Outcome::Told(Told::Again(error)) => self.pause_after(error)?,
@@ -267,28 +259,6 @@ impl Acquiring {
             None => self.session.exit.begin_in_background(),
         };
         self.session.leave(&self.request, self.sent.take(), pending);
-    }
-}
-
-/// Waits until the replicas have the grant that must.
-#[cfg(feature = "replicas")]
-async fn confirm(session: Arc<Session>, held: &Arc<Held>, asked: Acknowledgement) -> Result<(), Error> {
-    // It is renewed meanwhile, and its end is noticed.
-    session.watch(held);
-    // Its connections are those of the background.
-    let confirming = crate::replicas::confirm(Arc::clone(&session), Arc::clone(held), asked);
-    let lost = || {
-        let lost = held.hold().lost(BootInstant::now());
-        Err(Error::Lost(lost.unwrap_or(Lost::LeaseExpired)))
-    };
-    tokio::select! {
-        biased;
-        () = held.token().cancelled() => return lost(),
-        outcome = session.run_elsewhere(confirming) => outcome?,
-    }
-    match session.table().hand_over(held.request.number, BootInstant::now()) {
-        true => Ok(()),
-        false => lost(),
     }
 }
 

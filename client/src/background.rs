@@ -276,7 +276,8 @@ async fn renew(session: Arc<Session>, held: Arc<Held>, lease: Duration) {
 /// Sends requests that waited for an inbox, in order.
 async fn ask_again(session: Arc<Session>, requests: Vec<Arc<Request>>) {
     let mut replies = FuturesUnordered::new();
-    for request in requests {
+    let mut requests = requests.into_iter();
+    while let Some(request) = requests.next() {
         let turning = session.links.here();
         let mut turning = std::pin::pin!(turning.turn());
         let turn = loop {
@@ -288,17 +289,21 @@ async fn ask_again(session: Arc<Session>, requests: Vec<Arc<Request>>) {
             }
         };
         let now = BootInstant::now();
+        let turn = match turn {
+            Ok(turn) => turn,
+            // The next connection could be there for newer ones before the callers of these have sent them again.
+            Err(error) => {
+                let unsent = std::iter::once(request).chain(requests);
+                session.table().on_unsent(unsent, error, now);
+                break;
+            }
+        };
         let Some((inbox, sending)) = session.table().begin_again(&request, now) else {
             continue;
         };
         let session = &session;
-        match turn {
-            Ok(turn) => {
-                let mut sent = turn.send(request.acquire(&inbox));
-                replies.push(async move { session.on_reply(&request, sending, sent.reply().await) });
-            }
-            Err(error) => session.on_unsent(&request, error),
-        }
+        let mut sent = turn.send(request.acquire(&inbox));
+        replies.push(async move { session.on_reply(&request, sending, sent.reply().await) });
     }
     while replies.next().await.is_some() {}
 }
@@ -458,12 +463,49 @@ mod tests {
 
     /// As a child process has it that was forked after the locks were opened: without the background.
     fn forked(server: &TestServer, runtime: &runtime::Handle) -> (Arc<Handle>, UnboundedReceiver<Task>) {
-        let (tasks, left) = unbounded_channel();
-        let server = Server::try_from(server.url()).expect("a valid address");
-        let links = Links::new(server, Duration::from_secs(1), runtime);
-        let pid = process::id() + 1;
-        let session = Session::new(links, false, Hook::default(), runtime.clone(), tasks, pid);
+        let (session, left) = session(&server.url(), runtime, process::id() + 1);
         (Arc::new(Handle(Arc::new(session))), left)
+    }
+
+    fn session(url: &str, runtime: &runtime::Handle, pid: u32) -> (Session, UnboundedReceiver<Task>) {
+        let (tasks, left) = unbounded_channel();
+        let server = Server::try_from(url).expect("a valid address");
+        let links = Links::new(server, Duration::from_secs(1), runtime);
+        let session = Session::new(links, false, Hook::default(), runtime.clone(), tasks, pid);
+        (session, left)
+    }
+
+    /// Their callers would send them again each at its own time.
+    #[tokio::test]
+    async fn requests_of_a_new_inbox_wait_on_together_while_there_is_no_connection_to_send_them() {
+        let nowhere = "redis://127.0.0.1:1/";
+        let (session, _left) = session(nowhere, &runtime::Handle::current(), process::id());
+        let session = Arc::new(session);
+        let waiting: Vec<_> = (1..=3).map(|number| waiting(number, &session)).collect();
+        let parked = {
+            let (mut table, now) = (session.table(), BootInstant::now());
+            let (_, sending) = table.begin(&waiting[0], now).expect("the first one");
+            assert!(table.begin(&waiting[1], now).is_none() && table.begin(&waiting[2], now).is_none());
+            let no_inbox = redis::make_extension_error("NOINBOX".into(), None);
+            table.on_reply(&waiting[0], sending, Err(no_inbox.into()), now);
+            let (_, epoch) = table.take_wanted().expect("requests wait");
+            table.on_inbox_open(epoch, now);
+            table.take_parked()
+        };
+        ask_again(Arc::clone(&session), parked).await;
+        let again = session.table().take_parked();
+        assert_eq!(
+            again.iter().map(|request| request.number).collect::<Vec<_>>(),
+            [1, 2, 3]
+        );
+        assert!(session.table().trouble().is_some(), "the cause of a timeout");
+    }
+
+    fn waiting(number: u64, session: &Session) -> Arc<Request> {
+        Arc::new(Request {
+            waits: true,
+            ..Request::answered(number, b"door", b"alice", &session.process)
+        })
     }
 
     #[test]

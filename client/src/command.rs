@@ -38,24 +38,6 @@ pub(crate) struct Request {
     pub plan: Plan,
     /// Whether it waits if the lock is taken.
     pub waits: bool,
-    /// What must acknowledge a grant before it counts.
-    pub acknowledgement: Option<Acknowledgement>,
-}
-
-/// Nobody must, without the feature: it takes no place in each request and lock.
-#[cfg(not(feature = "replicas"))]
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Acknowledgement {}
-
-/// Who must have a grant before it counts.
-#[cfg(feature = "replicas")]
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Acknowledgement {
-    /// This many replicas.
-    pub replicas: u32,
-    /// Once it is fsynced to the AOF, there and on the primary.
-    pub fsynced: bool,
-    pub timeout: Duration,
 }
 
 impl Request {
@@ -71,7 +53,6 @@ impl Request {
             min_fence: None,
             plan: Plan::default(),
             waits: false,
-            acknowledgement: None,
         }
     }
 

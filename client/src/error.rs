@@ -48,15 +48,6 @@ pub enum Error {
         /// The address of the server, without credentials.
         server: Option<Arc<str>>,
     },
-    /// Too few servers acknowledged the grant in time. The lock is being released: an immediate retry may find it busy.
-    #[cfg(feature = "replicas")]
-    #[error("only {acknowledged} of {needed} servers acknowledged the lock in time, so it was released")]
-    Unreplicated {
-        /// How many replicas had to acknowledge it; with `fsynced`, the primary counts too.
-        needed: u32,
-        /// How many did.
-        acknowledged: u32,
-    },
     /// The release was sent, but no reply says whether it ended the hold, or an earlier loss did. The lock is free once its
     /// lease expires.
     #[error("no reply confirmed the release, but the lock is free once its lease expires: {0}")]
@@ -113,8 +104,6 @@ impl Error {
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Grace(_) | Self::QueueFull(_) => true,
-            #[cfg(feature = "replicas")]
-            Self::Unreplicated { .. } => true,
             Self::Timeout { last, .. } => last.as_ref().is_some_and(|last| last.is_transient()),
             Self::Redis { error, .. } => is_transient(error),
             _ => false,

@@ -18,7 +18,6 @@
 //! |---|---|
 //! | `cluster`, `sentinel` | `Locks::open` takes a `ClusterClient` or `SentinelClient` of redis-rs |
 //! | `tls-rustls` | `rediss://` addresses |
-//! | `replicas` | `Lock::replicas` and `Lock::fsynced`: locks that replicas or disks must have before they count |
 //! | `testing` | `testing::TestServer`: a server in the process of a test |
 //!
 //! # Layout
@@ -39,8 +38,6 @@ mod guard;
 mod hold;
 mod link;
 mod locks;
-#[cfg(feature = "replicas")]
-mod replicas;
 mod server;
 mod session;
 #[cfg(all(test, feature = "testing"))]

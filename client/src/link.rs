@@ -166,11 +166,6 @@ impl Links {
         &self.background
     }
 
-    #[cfg(feature = "replicas")]
-    pub fn server(&self) -> &Server {
-        &self.server
-    }
-
     /// The address of the server, for messages.
     pub fn label(&self) -> &Arc<str> {
         &self.label

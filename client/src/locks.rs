@@ -12,7 +12,7 @@ use tokio::runtime;
 
 use crate::acquire::{Acquiring, Wanted, acquire};
 use crate::background::Handle;
-use crate::command::{Acknowledgement, Limit, LockInfo, Owner, rounded_up};
+use crate::command::{Limit, LockInfo, Owner, rounded_up};
 use crate::error::Error;
 use crate::events::{Event, Hook};
 use crate::guard::{Guard, RunError};
@@ -227,7 +227,6 @@ pub struct Lock {
     min_fence: Option<NonZeroU64>,
     max_hold: Option<Duration>,
     release_after: Option<Duration>,
-    acknowledgement: Option<Acknowledgement>,
 }
 
 impl Lock {
@@ -244,7 +243,6 @@ impl Lock {
             min_fence: None,
             max_hold: None,
             release_after: None,
-            acknowledgement: None,
         }
     }
 
@@ -327,33 +325,6 @@ impl Lock {
     /// servers must have `dlock.quorum yes`.
     pub fn min_fence(mut self, fence: u64) -> Self {
         self.min_fence = NonZeroU64::new(fence);
-        self
-    }
-
-    /// The lock counts as acquired only when this many replicas have acknowledged it; it is released if they have not
-    /// within `timeout` after the grant. Then it survives a failover to one of them. This takes a connection of its own
-    /// and a round trip to the replicas, during which the lease runs. It does not apply to renewals and releases.
-    /// Default: none.
-    #[cfg(feature = "replicas")]
-    pub fn replicas(mut self, replicas: u32, timeout: Duration) -> Self {
-        self.acknowledgement = Some(Acknowledgement {
-            replicas,
-            fsynced: false,
-            timeout,
-        });
-        self
-    }
-
-    /// As [`Lock::replicas`], but the lock must be fsynced to the AOF of the primary and of this many replicas, which
-    /// may be none. Then it survives a crash of the server. Needs `appendonly yes` and a server with WAITAOF: Redis 7.2
-    /// and later, and Valkey. Default: as the server's `appendfsync` says.
-    #[cfg(feature = "replicas")]
-    pub fn fsynced(mut self, replicas: u32, timeout: Duration) -> Self {
-        self.acknowledgement = Some(Acknowledgement {
-            replicas,
-            fsynced: true,
-            timeout,
-        });
         self
     }
 
@@ -455,7 +426,6 @@ impl Lock {
             limit,
             min_fence: self.min_fence,
             plan: self.plan(),
-            acknowledgement: self.acknowledgement,
             waits,
             timeout: (self.timeout < LONGEST_WAIT).then_some(self.timeout),
         }

@@ -19,8 +19,6 @@ use redis::cluster::{ClusterClient, ClusterConfig};
 use redis::cluster_async::ClusterConnection;
 #[cfg(feature = "cluster")]
 use redis::cluster_routing::{MultipleNodeRoutingInfo, RoutingInfo, SingleNodeRoutingInfo};
-#[cfg(all(feature = "cluster", feature = "replicas"))]
-use redis::cluster_routing::{Route, SlotAddr};
 use redis::io::tcp::TcpSettings;
 use redis::io::tcp::socket2::TcpKeepalive;
 #[cfg(feature = "sentinel")]
@@ -151,16 +149,6 @@ impl Server {
 }
 
 impl Connection {
-    /// Sends a command to any server that has its key.
-    #[cfg(feature = "replicas")]
-    pub async fn query(&mut self, command: &Cmd) -> RedisResult<Value> {
-        match self {
-            Self::Node(connection) => connection.send_packed_command(command).await?.extract_error(),
-            #[cfg(feature = "cluster")]
-            Self::Cluster(connection) => query_cluster(connection, command).await,
-        }
-    }
-
     /// Sends a command. Its future may be polled in any thread, also after the end of the runtime that drives the
     /// connection. It keeps its permit until there is a reply, or it is dropped.
     pub fn send(self, command: Cmd, _runtime: &runtime::Handle, permit: OwnedSemaphorePermit) -> Reply {
@@ -193,23 +181,6 @@ impl Connection {
                     return query_cluster(connection, command).await;
                 };
                 let routing = RoutingInfo::SingleNode(SingleNodeRoutingInfo::ByAddress { host, port });
-                let reply = connection.route_command(command.clone(), routing).await?;
-                reply.extract_error()
-            }
-        }
-    }
-
-    /// Sends a command without a key to the server that has a lock.
-    #[cfg(feature = "replicas")]
-    pub async fn query_server_of(&mut self, command: &Cmd, _key: &[u8]) -> RedisResult<Value> {
-        match self {
-            Self::Node(connection) => connection.send_packed_command(command).await?.extract_error(),
-            #[cfg(feature = "cluster")]
-            Self::Cluster(connection) => {
-                let ask = redis::cmd("CLUSTER").arg("KEYSLOT").arg(_key).take();
-                let slot: u16 = redis::from_redis_value(query_cluster(connection, &ask).await?)?;
-                let route = Route::new(slot, SlotAddr::Master);
-                let routing = RoutingInfo::SingleNode(SingleNodeRoutingInfo::SpecificNode(route));
                 let reply = connection.route_command(command.clone(), routing).await?;
                 reply.extract_error()
             }

@@ -28,7 +28,7 @@ use crate::error::{Error, Lost};
 use crate::events::{End, Event, EventKind, Hook};
 use crate::hold::{Backoff, BootInstant};
 use crate::link::{Link, Links, Sent};
-use crate::table::{Held, Outcome, Sending, Step, Table, Told};
+use crate::table::{Held, Outcome, Sending, Step, Table};
 
 /// How many times the response timeout a caller waits for a server that does not reply.
 const ATTEMPTS: u32 = 3;
@@ -59,9 +59,6 @@ pub(crate) struct Session {
     pub is_closing: AtomicBool,
     /// The process that has the background.
     pid: u32,
-    #[cfg(feature = "replicas")]
-    /// On which no WAIT blocks at the moment.
-    pub wait_connections: Mutex<Vec<crate::server::Connection>>,
 }
 
 impl Session {
@@ -87,8 +84,6 @@ impl Session {
             sleeps_until: AtomicU64::new(0),
             is_closing: AtomicBool::new(false),
             pid,
-            #[cfg(feature = "replicas")]
-            wait_connections: Mutex::default(),
         }
     }
 
@@ -211,14 +206,6 @@ impl Session {
     /// The reply to an ACQUIRE.
     pub fn on_reply(self: &Arc<Self>, request: &Arc<Request>, sending: Sending, reply: Result<Value, Error>) {
         let step = self.table().on_reply(request, sending, reply, BootInstant::now());
-        self.perform(step, request);
-    }
-
-    /// A request that the background was to send again was not sent.
-    pub fn on_unsent(self: &Arc<Self>, request: &Arc<Request>, error: Error) {
-        let step = self
-            .table()
-            .tell(request.number, Told::Again(Some(Box::new(error))));
         self.perform(step, request);
     }
 

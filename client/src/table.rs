@@ -82,6 +82,8 @@ struct Entry {
     /// How many times it was sent, or told otherwise while it was under way: only the reply to the last sending counts.
     sendings: u32,
     unsettled: Option<Unplaced>,
+    /// The epoch of the inbox that it named when it was sent last, if that has failed.
+    failed_in: Option<u64>,
     /// Whether it was told that the lock is taken.
     is_reported: bool,
 }
@@ -257,8 +259,15 @@ impl Table {
             return None;
         }
         if request.waits && !(self.inbox.is_open() && self.unsettled.is_empty()) {
-            // One that is sent again has its place before those that wait for it.
-            let is_first = entry.unsettled.is_some() || !self.unsettled.contains_key(&request.key_hash);
+            // One that is sent again has its place before those that wait for it, until that ended with its inbox.
+            let has_place = match entry.failed_in {
+                Some(epoch) => epoch == self.inbox.epoch || self.inbox.state == InboxState::Closed,
+                None => true,
+            };
+            let is_first = match entry.unsettled {
+                Some(_) => has_place,
+                None => !self.unsettled.contains_key(&request.key_hash),
+            };
             if !is_first {
                 self.park(request.number, false);
                 return None;
@@ -274,6 +283,22 @@ impl Table {
     pub fn begin_again(&mut self, request: &Request, now: BootInstant) -> Option<(InboxName, Sending)> {
         let entry = self.entries.get(&request.number)?;
         matches!(entry.stage, Stage::AskingAgain).then(|| self.sending(request.number, now))?
+    }
+
+    /// Parked requests that the background could not send, as there is no connection. It goes on trying.
+    pub fn on_unsent(
+        &mut self,
+        requests: impl Iterator<Item = Arc<Request>>,
+        error: Error,
+        now: BootInstant,
+    ) {
+        self.set_trouble(Some(error), now);
+        for number in requests.map(|request| request.number) {
+            let stage = self.entries.get(&number).map(|entry| &entry.stage);
+            if matches!(stage, Some(Stage::AskingAgain)) {
+                self.park(number, false);
+            }
+        }
     }
 
     fn sending(&mut self, number: u64, now: BootInstant) -> Option<(InboxName, Sending)> {
@@ -325,6 +350,7 @@ impl Table {
                 ..Step::default()
             };
         }
+        entry.failed_in = reply.is_err().then_some(sending.epoch);
         let mut step = match reply {
             Ok(Value::Array(numbers)) if numbers.len() >= 4 => match Grant::of(&numbers, None) {
                 Some(grant) => self.on_granted(number, &grant, sending.sent_at, now),
@@ -468,11 +494,7 @@ impl Table {
                 Poll::Ready(Outcome::Told(Told::Late))
             }
             Stage::Granted(held) => {
-                // One that replicas must have is handed over when they do.
-                entry.stage = match entry.request.acknowledgement {
-                    None => Stage::Held(Arc::clone(&held)),
-                    Some(_) => Stage::Granted(Arc::clone(&held)),
-                };
+                entry.stage = Stage::Held(Arc::clone(&held));
                 Poll::Ready(Outcome::Granted(held))
             }
             stage => {
@@ -481,21 +503,6 @@ impl Table {
                 Poll::Pending
             }
         }
-    }
-
-    /// Replicas have it: its caller holds the lock from now on, unless it was lost meanwhile.
-    #[cfg(feature = "replicas")]
-    pub fn hand_over(&mut self, number: u64, now: BootInstant) -> bool {
-        let Some(entry) = self.entries.get_mut(&number) else {
-            return false;
-        };
-        if let Stage::Granted(held) = &entry.stage {
-            if held.hold().lost(now).is_some() {
-                return false;
-            }
-            entry.stage = Stage::Held(Arc::clone(held));
-        }
-        true
     }
 
     /// Whether a request is queued, and whether the server has ever said that the lock is taken.
@@ -714,7 +721,7 @@ impl Table {
         requests
     }
 
-    /// A reader has failed, or has received a reply.
+    /// A reader, or the background, has failed; or a reader has received a reply.
     pub fn set_trouble(&mut self, error: Option<Error>, now: BootInstant) {
         self.trouble = error.map(|error| self.trouble.take().unwrap_or((error, now)));
     }
@@ -728,6 +735,7 @@ impl Table {
         if let Some(entry) = self.entries.get_mut(&number) {
             entry.stage = Stage::Parked { found_none };
             entry.count(Some(Unplaced::Parked), &mut self.unsettled);
+            entry.failed_in = None;
             self.parked.insert(number);
             self.inbox.want();
         }
@@ -754,6 +762,7 @@ impl Entry {
             has_copies: false,
             sendings: 0,
             unsettled: None,
+            failed_in: None,
             is_reported: false,
         }
     }

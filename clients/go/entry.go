@@ -100,7 +100,6 @@ func (e *entry) acquireIn(b *inbox, nth int) []any {
 	if e.isSettled || nth != e.asked || e.inFlight {
 		return nil
 	}
-	e.inbox = b
 	if e.waits && (b.isOpening || e.isQueued(b)) {
 		return nil
 	}
@@ -213,7 +212,7 @@ func (e *entry) explain() error {
 	switch {
 	case e.problem != nil:
 		return e.problem
-	case b == nil:
+	case b == nil || e.sends == 0:
 		return noReplyError{e.locker.server(), errors.New("none to requests before this one")}
 	case !e.isQueued(b):
 		return noReplyError{b.link.server, errors.New("none to this request")}

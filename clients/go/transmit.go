@@ -21,6 +21,8 @@ func (e *entry) transmit(command func(*inbox) []any, done func(*inbox, reply)) {
 // transmitTo sends a command once, to the server of this inbox.
 func (e *entry) transmitTo(b *inbox, command func(*inbox) []any, done func(*inbox, reply)) {
 	mu, args := &e.core.mu, []any(nil)
+	// Already now: if the inbox is opened before it is sent, it has its place among the others.
+	e.inbox = b
 	b.link.send(request{
 		command: func() []any {
 			mu.Lock()

@@ -3,6 +3,7 @@
 mod client;
 mod contention;
 mod expiry;
+mod failover;
 mod guard;
 mod hand_over;
 mod inboxes;
@@ -25,7 +26,7 @@ pub struct Workload {
 }
 
 /// In the order in which they run. `client` measures what this process grows by, so it is the first.
-pub const WORKLOADS: [Workload; 11] = [
+pub const WORKLOADS: [Workload; 12] = [
     workload("client", "the Rust client", client::measure),
     workload(
         "pair",
@@ -52,6 +53,11 @@ pub const WORKLOADS: [Workload; 11] = [
     workload("expiry", "leases that expire, one and a million", expiry::measure),
     workload("inboxes", "waiting without a connection", inboxes::measure),
     workload("stalls", "the worst that one request can cost", stalls::measure),
+    workload(
+        "failover",
+        "a million waiters whose primary is killed",
+        failover::measure,
+    ),
     workload(
         "quorum",
         "a lock over five servers, one of them stopped or killed",

@@ -18,13 +18,20 @@ fn queued() -> Result<Value, Error> {
     Ok(Value::Array(vec![Value::Int(0)]))
 }
 
+fn no_inbox() -> Result<Value, Error> {
+    Err(redis::make_extension_error("NOINBOX".into(), None).into())
+}
+
+fn numbers(requests: &[Arc<Request>]) -> Vec<u64> {
+    requests.iter().map(|request| request.number).collect()
+}
+
 /// A first call of GRANTS may have created the inbox without a reply. If that has ended, what was queued there is gone.
 #[test]
 fn request_that_was_queued_before_its_inbox_opened_is_sent_again() {
     let (mut table, now, request) = (Table::new(), BootInstant::now(), request(7));
-    let no_inbox = redis::make_extension_error("NOINBOX".into(), None);
     let (_, sending) = table.begin(&request, now).expect("the first one");
-    table.on_reply(&request, sending, Err(no_inbox.into()), now);
+    table.on_reply(&request, sending, no_inbox(), now);
     let (_, epoch) = table.take_wanted().expect("a request waits");
     // The reply of GRANTS is lost, but the inbox is there.
     table.on_inbox_unreachable(epoch);
@@ -33,9 +40,39 @@ fn request_that_was_queued_before_its_inbox_opened_is_sent_again() {
     table.on_reply(&request, sending, queued(), now);
     assert!(table.is_queued(7).0 && !table.has_parked());
     table.on_inbox_open(epoch, now);
-    let again = table.take_parked();
-    assert_eq!(
-        again.iter().map(|request| request.number).collect::<Vec<_>>(),
-        [7]
-    );
+    assert_eq!(numbers(&table.take_parked()), [7]);
+}
+
+/// Of those that the background has sent together, the caller of the newer one sends it again when its reply is lost. By
+/// then there may be a new inbox, in which the older one has no place yet.
+#[test]
+fn request_whose_reply_was_lost_is_not_queued_before_older_ones_whose_inbox_has_ended() {
+    let (mut table, now) = (Table::new(), BootInstant::now());
+    let [older, newer] = [request(1), request(2)];
+    let (_, sending) = table.begin(&older, now).expect("the first one");
+    assert!(table.begin(&newer, now).is_none(), "it waits for the older one");
+    table.on_reply(&older, sending, no_inbox(), now);
+    let (_, epoch) = table.take_wanted().expect("requests wait");
+    table.on_inbox_open(epoch, now);
+    assert_eq!(numbers(&table.take_parked()), [1, 2]);
+    let [first, second] = [&older, &newer].map(|request| table.begin_again(request, now).unwrap().1);
+    table.on_reply(&older, first, queued(), now);
+    table.on_reply(&newer, second, Err(Error::no_response()), now);
+    let told = table.poll_outcome(2, now, Waker::noop());
+    assert!(matches!(told, Poll::Ready(Outcome::Told(Told::Again(Some(_))))));
+    table.on_inbox_ended(epoch);
+    let (_, epoch) = table.take_wanted().expect("the older one waits");
+    table.on_inbox_open(epoch, now);
+    assert!(table.begin(&newer, now).is_none(), "it waits for the older one");
+    assert_eq!(numbers(&table.take_parked()), [1, 2]);
+}
+
+/// It may still have its place in the queue of the server, and those that wait for it have none.
+#[test]
+fn request_whose_reply_was_lost_is_sent_again_by_its_caller_while_its_inbox_lasts() {
+    let (mut table, now, request) = (Table::new(), BootInstant::now(), request(7));
+    let (_, sending) = table.begin(&request, now).expect("the first one");
+    table.on_reply(&request, sending, Err(Error::no_response()), now);
+    _ = table.poll_outcome(7, now, Waker::noop());
+    assert!(table.begin(&request, now).is_some());
 }

@@ -38,10 +38,6 @@ async fn waiter_skips_dead_seed_node() {
     let locks = Locks::open(ClusterClient::new(nodes).unwrap()).unwrap();
     let key = cluster.key_on(1, "door");
     wait_for_lock(&locks, &cluster, 1, &key).await;
-    // Asked for over a connection of its own, too.
-    let lock = locks.lock(&key).replicas(0, ms(1000));
-    let guard = soon("the lock", lock.acquire()).await.unwrap();
-    guard.release().await.unwrap();
 }
 
 #[tokio::test]
@@ -54,17 +50,6 @@ async fn release_of_broken_lock_in_cluster_is_unconfirmed() {
     // The connection may have sent the release before, by itself.
     let released = guard.release().await;
     assert!(matches!(released, Err(Error::Unconfirmed(_))), "{released:?}");
-}
-
-#[tokio::test]
-async fn replicated_lock_is_acquired_at_its_node() {
-    let cluster = Cluster::start(3);
-    let locks = locks_of(&cluster, 0);
-    for node in 0..3 {
-        let lock = locks.lock(cluster.key_on(node, "door")).replicas(0, ms(1000));
-        let guard = lock.try_acquire().await.unwrap().expect("it is free");
-        guard.release().await.unwrap();
-    }
 }
 
 #[tokio::test]

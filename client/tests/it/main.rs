@@ -13,7 +13,6 @@ mod lost;
 mod many;
 mod proxy;
 mod reconnect;
-mod replicas;
 mod runtimes;
 mod shutdown;
 mod stress;

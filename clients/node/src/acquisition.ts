@@ -4,6 +4,8 @@ import type { LockError } from "./errors.js";
 /** What a session and the router need of a request that becomes a lock. */
 export interface Acquisition {
   readonly id: string;
+  /** Older ones have smaller ones. */
+  readonly number: number;
   /** The key as it is sent: bytes, or text, with which clients are faster. */
   readonly rawKey: string | Buffer;
   readonly owner: string;

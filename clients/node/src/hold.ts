@@ -31,7 +31,8 @@ export type Lock = AsyncDisposable &
 
 /** A request that becomes a lock. It has its own id and owner: repeating it is safe, and nobody else can release it. */
 export class Hold implements Acquisition {
-  readonly id = `${NAMES}:${++requests}`;
+  readonly number = ++requests;
+  readonly id = `${NAMES}:${this.number}`;
   readonly rawKey: string | Buffer;
   readonly owner: string;
   readonly lease: number;

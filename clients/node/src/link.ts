@@ -55,6 +55,11 @@ export class Link {
     }
   }
 
+  /** Opens the connection, if it is not. */
+  async open(): Promise<void> {
+    await this.#connected();
+  }
+
   close(): void {
     if (this.#current) this.#drop(this.#current);
     else this.#opened?.then(() => this.close(), () => {});

@@ -12,6 +12,13 @@ const LATE = 500;
 type Answer = [word: Buffer, id: Buffer, key: Buffer, owner: Buffer, ...rest: unknown[]];
 type Grants = [cursor: number, waited: number, answers: Answer[]];
 
+/** The place of a request among those that wait for an inbox. */
+interface Turn {
+  request: Acquisition;
+  take(): void;
+  fail(error: unknown): void;
+}
+
 /** One server, on two connections: one for requests, and one for answers while somebody waits. */
 export class Session {
   readonly link: Link;
@@ -21,8 +28,11 @@ export class Session {
   readonly #queued = new Set<Acquisition>();
   /** Late requests with the name of an old inbox are not queued. */
   #inbox: string = randomUUID();
-  /** When the inbox was created. Rejects if the server does not allow it. */
-  #opened: Promise<void> | undefined;
+  /** Requests that wait until the inbox is there, and nothing that was sent before is on its way. */
+  #opening: Turn[] | undefined;
+  #isCreated = false;
+  /** Requests that may be queued, and have no reply. */
+  readonly #inFlight = new Set<Acquisition>();
   /** When the reader sent the call that has no reply yet. */
   #asking = Infinity;
 
@@ -40,23 +50,25 @@ export class Session {
 
   /** Sends a request once, and waits while it is queued. */
   async #ask(request: Acquisition): Promise<void> {
-    if (request.waits && this.#opened) await this.#opened;
+    if (request.waits && this.#opening) await this.#turn(request, this.#opening);
     let inbox = "";
     let sent = 0;
     const dequeued = new Promise<LockError | undefined>((resolve) => (request.dequeue = resolve));
     try {
       const reply = await this.link.send(() => {
-        if (request.stage !== "waiting") return undefined;
+        if (request.stage !== "waiting" || (request.waits && this.#opening)) return undefined;
         // Before it is sent, because its answer may overtake the reply.
         this.#queued.add(request);
         request.isKnown = true;
         request.lastReply = undefined;
         inbox = this.#inbox;
         sent = now();
+        if (request.waits) this.#inFlight.add(request);
         return request.command(inbox);
       });
-      // It was over, or held, before it was sent.
+      // It was over, or held, before it was sent, or has to wait for older ones.
       if (reply === undefined) return;
+      this.#landed(request);
       const numbers = ((reply ?? []) as unknown[]).map(Number);
       if (numbers.length >= 4) this.table.onGranted(request, numbers[0]!, deadline(sent, numbers[2]! + numbers[3]!));
       else if (numbers.length === 0) request.refuse();
@@ -66,6 +78,7 @@ export class Session {
         if (error) throw error;
       }
     } catch (error) {
+      this.#landed(request);
       if ((error as LockError).word !== "NOINBOX") throw error;
       [request.lastReply, request.lastError] = ["no inbox", undefined];
       if (inbox === this.#inbox) this.#open();
@@ -93,11 +106,44 @@ export class Session {
   /** A request has to wait, and the inbox does not exist, or no longer. */
   #open(): void {
     this.#end();
-    const inbox = this.#inbox;
-    const created = this.#reader.send(() => ["DLOCK.GRANTS", inbox, 0]);
-    this.#opened = created.then((reply) => void this.#read(inbox, (reply as Grants)[0]));
-    // It may exist all the same: the next one has another name. Meanwhile, locks that are free can be acquired.
-    this.#opened.catch(() => this.#end());
+    const [inbox, opening] = [this.#inbox, [] as Turn[]];
+    [this.#opening, this.#isCreated] = [opening, false];
+    const create = async () => {
+      const reply = await this.#reader.send(() => ["DLOCK.GRANTS", inbox, 0]);
+      void this.#read(inbox, (reply as Grants)[0]);
+      // What still waits for the connection learns that it has to wait for older ones.
+      await this.link.open();
+      this.#isCreated = true;
+      this.#takeTurns();
+    };
+    create().catch((error) => {
+      if (opening === this.#opening) {
+        this.#opening = undefined;
+        // It may exist all the same: the next one has another name. Meanwhile, locks that are free can be acquired.
+        this.#end();
+      }
+      for (const turn of opening) turn.fail(error);
+    });
+  }
+
+  /** Waits for the inbox. Rejects if the server does not allow it. */
+  #turn(request: Acquisition, opening: Turn[]): Promise<void> {
+    return new Promise((take, fail) => void opening.push({ request, take, fail }));
+  }
+
+  /** A request has a reply, or will have none. */
+  #landed(request: Acquisition): void {
+    // Not here: this one may have to wait, too.
+    if (this.#inFlight.delete(request) && this.#opening) setImmediate(() => this.#takeTurns());
+  }
+
+  /** Lets the requests go on that have waited for the inbox: the oldest first. */
+  #takeTurns(): void {
+    const turns = this.#opening;
+    if (!turns || !this.#isCreated || this.#inFlight.size > 0) return;
+    this.#opening = undefined;
+    turns.sort((one, other) => one.request.number - other.request.number);
+    for (const turn of turns) turn.take();
   }
 
   async #read(inbox: string, cursor: number): Promise<void> {
@@ -134,7 +180,7 @@ export class Session {
 
   /** The inbox is over: requests that wait there are sent again, the oldest first. */
   #end(): void {
-    [this.#inbox, this.#opened, this.#asking] = [randomUUID(), undefined, Infinity];
+    [this.#inbox, this.#asking] = [randomUUID(), Infinity];
     this.#reader.close();
     for (const request of this.#queued) request.dequeue();
   }

@@ -44,7 +44,7 @@ pub fn measure(scale: &Scale, results: &mut Results) -> Result<()> {
 fn dead() -> Result<f64> {
     let mut locks = Locks::hold(1)?;
     let process = |number: usize| {
-        let mut process = Process::start(&locks.server, &format!("inbox-{number}"), TTL_MS)?;
+        let mut process = Process::start(locks.server.port(), &format!("inbox-{number}"), TTL_MS)?;
         process.queue((&key(0), &owner(number)), "id")?;
         Ok(process)
     };
@@ -59,7 +59,7 @@ fn live_and_die(waiters: usize, count: usize, mut row: Round) -> Result<()> {
     locks
         .control
         .call(&["CONFIG", "SET", "dlock.max-waiters-per-lock", &limit])?;
-    let mut process = Process::start(&locks.server, "inbox", LONG_TTL_MS)?;
+    let mut process = Process::start(locks.server.port(), "inbox", LONG_TTL_MS)?;
     let before = used_memory(&mut locks.control)?;
     row.add("all queued", "ms", locks.queue(&mut process, waiters)?);
     row.add("worst PING, queueing", "ms", take(&mut locks.worst_ping));
@@ -69,7 +69,7 @@ fn live_and_die(waiters: usize, count: usize, mut row: Round) -> Result<()> {
     row.add("hand-over, first quarter", "us", first)
         .add("hand-over, last quarter", "us", last);
     row.add("worst PING, granting", "ms", take(&mut locks.worst_ping));
-    process = Process::start(&locks.server, "inbox of the dead", TTL_MS)?;
+    process = Process::start(locks.server.port(), "inbox of the dead", TTL_MS)?;
     locks.acquire()?;
     locks.queue(&mut process, waiters)?;
     locks.worst_ping = 0.0;

@@ -48,7 +48,7 @@ fn one_lock(window: Duration) -> Result<[Times; 2]> {
     let server = Server::start()?;
     let _pinned = PinnedCores::pin(&server)?;
     let control = &mut server.connect()?;
-    let mut process = Process::start(&server, "inbox", TTL_MS)?;
+    let mut process = Process::start(server.port(), "inbox", TTL_MS)?;
     let releases = OWNERS.map(|owner| command(&["DLOCK.RELEASE", "queued", owner]));
     control.call(&["DLOCK.ACQUIRE", "queued", OWNERS[0], LEASE])?;
     let mut holder = LockOwner::new(&server, "blocked", "carol", LEASE)?;
@@ -80,7 +80,7 @@ fn one_lock(window: Duration) -> Result<[Times; 2]> {
 
 /// Hand-overs a second. Two owners take turns at each lock: the one that is granted releases and waits again.
 fn by_inbox(server: &Server, window: Duration) -> Result<f64> {
-    let mut process = Process::start(server, "inbox", TTL_MS)?;
+    let mut process = Process::start(server.port(), "inbox", TTL_MS)?;
     let mut granted = Vec::new();
     for lock in 0..LOCKS {
         let (key, [holder, waiter]) = (format!("lock-{lock}"), owners(lock));

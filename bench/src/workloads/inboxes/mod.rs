@@ -2,7 +2,7 @@
 
 mod crowd;
 mod hand_over;
-mod process;
+pub mod process;
 
 use crate::error::Result;
 use crate::results::Results;

@@ -4,7 +4,6 @@ use redis::Value;
 
 use crate::error::Result;
 use crate::locks::LEASE;
-use crate::server::Server;
 use crate::wire::{Connection, command, encode};
 
 pub struct Process {
@@ -19,10 +18,10 @@ pub type Granted = (String, String);
 
 impl Process {
     /// After its death, its inbox lives for this long.
-    pub fn start(server: &Server, inbox: &str, ttl_ms: u64) -> Result<Self> {
+    pub fn start(port: u16, inbox: &str, ttl_ms: u64) -> Result<Self> {
         let mut process = Self {
-            requests: server.connect()?,
-            reader: server.connect()?,
+            requests: Connection::open(port)?,
+            reader: Connection::open(port)?,
             inbox: inbox.into(),
         };
         let made = process

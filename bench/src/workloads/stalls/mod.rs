@@ -1,7 +1,9 @@
 //! What one request can cost while all others wait: many holders, long keys, long chains of waiters, many grants that
-//! are in flight or cannot be delivered. Beside them in `waiters`: many waiters.
+//! are in flight or cannot be delivered. Beside them: many `waiters`, many and full `inboxes`.
 
 mod case;
+mod crowd;
+mod inboxes;
 mod waiters;
 
 use std::time::Instant;
@@ -41,7 +43,7 @@ const CASES: [Case; 6] = [
 pub fn measure(scale: &Scale, results: &mut Results) -> Result<()> {
     allow_open_files(scale.count(WAITERS) as u64 + OTHER_FILES)?;
     for round in 0..scale.rounds(5) {
-        for (name, attempt) in CASES.into_iter().chain(waiters::CASES) {
+        for (name, attempt) in CASES.into_iter().chain(waiters::CASES).chain(inboxes::CASES) {
             let ms = attempt(scale)?;
             results.round(name, DLOCK, round).add("time", "ms", ms);
         }

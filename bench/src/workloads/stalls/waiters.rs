@@ -4,19 +4,17 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use super::case::{Case, spent_ms};
+use super::crowd::{Crowd, WAITERS, encode_request, key, ping};
 use crate::error::Result;
 use crate::locks::{BATCH, LEASE};
 use crate::machine::MainThread;
 use crate::results::{DLOCK, Results};
 use crate::scale::Scale;
 use crate::server::Server;
-use crate::stats::ms;
-use crate::wire::{Connection, encode};
+use crate::wire::encode;
 
-const WAITERS: usize = 100_000;
 /// For one lock: the default of `dlock.max-waiters-per-lock`, and of `dlock.max-holders`.
 const CROWD: usize = 10_000;
-const TTL_MS: &str = "60000";
 /// Between the last request and the time-out of all.
 const MARGIN: Duration = Duration::from_secs(1);
 /// What a client can have under way that does not wait for replies.
@@ -41,79 +39,6 @@ pub const CASES: [Case; 5] = [
     ("request for a lock with 10 000 holders and waiters", of_crowd),
 ];
 
-/// Requests that wait through one inbox, for locks that a writer holds.
-struct Crowd {
-    server: Server,
-    control: Connection,
-    requests: Connection,
-    waiters: usize,
-}
-
-impl Crowd {
-    fn of(server: Server) -> Result<Self> {
-        let mut control = server.connect()?;
-        control.call(&["DLOCK.GRANTS", "inbox", "0", "TTL", TTL_MS])?;
-        Ok(Self {
-            control,
-            requests: server.connect()?,
-            server,
-            waiters: 0,
-        })
-    }
-
-    fn start() -> Result<Self> {
-        let mut crowd = Self::of(Server::start()?)?;
-        let limit = (WAITERS + 1).to_string();
-        let words = ["CONFIG", "SET", "dlock.max-waiters-per-lock", &limit];
-        crowd.control.call(&words)?;
-        Ok(crowd)
-    }
-
-    fn hold(&mut self, locks: usize) -> Result<()> {
-        let mut keys = (0..locks).map(key);
-        keys.try_for_each(|key| self.control.call(&["DLOCK.ACQUIRE", &key, "writer", LEASE]))
-    }
-
-    /// More requests for each of these locks in turn. `words`: their limits, and when they time out.
-    fn queue(
-        &mut self,
-        count: usize,
-        locks: usize,
-        words: impl Fn() -> (&'static str, String),
-    ) -> Result<()> {
-        let end = self.waiters + count;
-        while self.waiters < end {
-            let (limit, timeout) = words();
-            let (batch, mut bytes) = (self.waiters..end.min(self.waiters + BATCH), Vec::new());
-            for number in batch.clone() {
-                let names = (key(number % locks), format!("owner-{number}"));
-                encode_request(&names, limit, &timeout, &format!("r{number}"), &mut bytes);
-            }
-            self.requests.send(&bytes)?;
-            for _ in batch.clone() {
-                self.requests.receive()?;
-            }
-            self.waiters = batch.end;
-        }
-        Ok(())
-    }
-
-    fn wait_for_waiters(&mut self, count: usize) -> Result<()> {
-        while self.control.number("dlock", "dlock_waiters")? < count as f64 {}
-        Ok(())
-    }
-
-    /// The most that the server worked during one PING, in milliseconds, until nobody waits: whatever else runs on this
-    /// machine does not count.
-    fn worst_ping_until_all_are_answered(&mut self) -> Result<f64> {
-        let (mut thread, mut worst) = (MainThread::of(self.server.pid())?, 0.0_f64);
-        while self.control.number("dlock", "dlock_waiters")? > 0.0 {
-            worst = worst.max(ping(&mut self.control, &mut thread)?);
-        }
-        Ok(worst)
-    }
-}
-
 impl Crowd {
     /// The percentage of a core that the server uses while nobody asks it anything, and with a PING every millisecond;
     /// and the most that it works during one of them, in milliseconds.
@@ -134,29 +59,6 @@ impl Crowd {
         })?;
         Ok(([idle, pinged], worst))
     }
-}
-
-fn ping(control: &mut Connection, thread: &mut MainThread) -> Result<f64> {
-    let (start, before) = (Instant::now(), thread.cpu_ms()?);
-    control.call(&["PING"])?;
-    Ok((thread.cpu_ms()? - before).min(ms(start.elapsed())))
-}
-
-fn key(number: usize) -> String {
-    format!("lock-{number:06}")
-}
-
-fn encode_request(
-    (key, owner): &(String, String),
-    limit: &str,
-    timeout: &str,
-    id: &str,
-    bytes: &mut Vec<u8>,
-) {
-    let request = ["DLOCK.ACQUIRE", key, owner, LEASE];
-    let limit: &[&str] = if limit.is_empty() { &[] } else { &[limit] };
-    let wait = ["QUEUE", "inbox", timeout, "REQID", id];
-    encode(&[&request[..], limit, &wait].concat(), bytes);
 }
 
 /// All at one moment.

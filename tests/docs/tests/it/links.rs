@@ -6,8 +6,12 @@ use std::path::{Component, Path, PathBuf};
 use crate::support::page::{self, Link, Page};
 
 /// Pages outside the book that link to it, or that it links to.
-const NEIGHBOURS: [&str; 8] = [
+const NEIGHBOURS: [&str; 12] = [
     "bench/README.md",
+    "clients/go/README.md",
+    "clients/java/README.md",
+    "clients/node/README.md",
+    "clients/python/README.md",
     "client/README.md",
     "quorum/README.md",
     "CHANGELOG.md",
