@@ -4,11 +4,11 @@ use std::ffi::{CStr, c_int};
 
 use dlock_core::cluster::fences::NodeId;
 use dlock_core::cluster::slots::SlotSet;
-use dlock_core::engine::{Process, announcements, events, grace, scheduler};
+use dlock_core::engine::{Process, announcements, events, grace, held_back, scheduler};
 
 use crate::host::state::module_state;
 use crate::host::{MESSAGE_TYPE, policy, snapshot_clock};
-use crate::redis::{Ctx, Events, Receiver, SlotMigration};
+use crate::redis::{Ctx, Events, Gil, Receiver, SlotMigration};
 
 pub struct DlockEvents;
 
@@ -44,6 +44,10 @@ impl Events for DlockEvents {
         events::replica_online(ctx);
     }
 
+    fn replica_acknowledges(gil: &mut Gil<'_>) {
+        held_back::look_soon(gil);
+    }
+
     fn flush_began(ctx: &mut Ctx<'_>, db: c_int) {
         events::flush_began(ctx, db);
     }
@@ -54,7 +58,7 @@ impl Events for DlockEvents {
 
     fn config_changed(ctx: &mut Ctx<'_>, names: &[&CStr]) {
         let before = ctx.state().server.policy().graces;
-        policy::refresh(ctx);
+        policy::refresh::<Self>(ctx);
         let is_set = |name: &str| names.iter().any(|set| set.to_bytes() == name.as_bytes());
         grace::shorten(ctx, is_set, before);
     }

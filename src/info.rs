@@ -61,6 +61,10 @@ impl InfoSection for DlockInfo {
             ("errors_queuefull", errors.queuefull),
             ("errors_noinbox", errors.noinbox),
             ("errors_busyinbox", errors.busyinbox),
+            ("sync_replicas", state.server.replicas.online as u64),
+            ("sync_waiting", state.held_back.count() as u64),
+            ("sync_timeouts", counters.sync_timeouts),
+            ("sync_ms", counters.held_back_ms.sum_ms()),
             ("quorum", u64::from(state.server.policy().is_quorum)),
             ("fences_raised", counters.fences_raised),
             ("fence_known", state.server.fences.known()),
@@ -74,6 +78,7 @@ impl InfoSection for DlockInfo {
         let buckets = [
             ("held_ms_buckets", counters.held_ms.buckets()),
             ("waited_ms_buckets", counters.waited_ms.buckets()),
+            ("sync_ms_buckets", counters.held_back_ms.buckets()),
         ];
         numbers.chain(buckets).collect()
     }

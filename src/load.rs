@@ -8,7 +8,7 @@ use crate::commands::{
 use crate::events::DlockEvents;
 use crate::host::{config, policy};
 use crate::info::DlockInfo;
-use crate::redis::{Ctx, attach, log};
+use crate::redis::{Consistency, Ctx, attach, log};
 
 /// Registers commands, events and INFO; [`Status::Err`] keeps the module from being loaded.
 pub fn load(context: &Context, args: &[RedisString]) -> Status {
@@ -43,6 +43,7 @@ fn register(ctx: &mut Ctx<'_>, has_arguments: bool) -> Result<(), &'static str> 
              or in MODULE LOADEX ... CONFIG dlock.<name> <value>",
         );
     }
+    config::QuorumOrReplicas::check()?;
     let registered = ctx.register_acl_category(CATEGORY)
         && register_commands(ctx)
         && ctx.subscribe::<DlockEvents>()
@@ -53,7 +54,7 @@ fn register(ctx: &mut Ctx<'_>, has_arguments: bool) -> Result<(), &'static str> 
         );
     }
     ctx.receive_messages::<DlockEvents>();
-    policy::refresh(ctx);
+    policy::refresh::<DlockEvents>(ctx);
     Ok(())
 }
 

@@ -24,6 +24,8 @@ pub struct Wake {
 pub enum Answer {
     /// It holds the lock.
     Granted(Granted),
+    /// What remains of the lease that it extended, in milliseconds. Only to a client that is blocked.
+    Extended(u64),
     /// Its timeout has passed.
     TimedOut,
     /// The owner released the request by its id.
@@ -60,6 +62,8 @@ pub struct Effects {
     pub(super) queued: Option<Ticket>,
     /// The request was one that is granted already: the reply carries this grant.
     pub(super) repeated: Option<RequestKey>,
+    /// What the request is answered when replicas have it: until then its client is blocked, or reads an inbox.
+    pub(super) own_answer: Option<Wake>,
     /// The calls that are to be replied to: see [`crate::ServerState::deliver`].
     pub calls: Vec<Call>,
     /// The queue of the lock has changed, and when it is due next.
@@ -101,6 +105,7 @@ impl Effects {
         self.parked = None;
         self.queued = None;
         self.repeated = None;
+        self.own_answer = None;
         self.may_be_due = false;
         self.is_fence_raised = false;
         self.is_limit_mismatch = false;

@@ -77,7 +77,7 @@ pub use names::{Call, InboxId, Limit, LockName, LockNameRef, Ticket};
 pub use time::{
     Environment, Grace, GraceKind, GraceLength, GraceSettings, Inputs, Instant, LeaseClock, Role,
 };
-pub use transition::{Checkpoint, Policy, ServerState, Transition, maxima_of_change};
+pub use transition::{Checkpoint, Offset, Policy, Replicas, ServerState, Transition, maxima_of_change};
 pub use waiting::{Queue, WaitTable, Waiter};
 pub use wire::{
     Acquire, Acquired, Caller, Error, Event, Extend, Full, GrantRef, Granted, Grants, Guard, Holds, Outcome,

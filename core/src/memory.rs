@@ -9,13 +9,13 @@ use std::fmt;
 use crate::cluster::nodes::LocalSlots;
 use crate::engine::{
     EngineState, Error, Flags, Host, Level, LockValue, OpenKey, Process, Stored, WriteCheck, apply,
-    checkpoint, events, keyspace, scheduler,
+    checkpoint, events, held_back, keyspace, scheduler,
 };
 use crate::fence::WallClock;
 use crate::lock::{Lock, decode_lock, encode_lock};
 use crate::names::{Call, LockName};
 use crate::time::{Environment, Instant};
-use crate::transition::Checkpoint;
+use crate::transition::{Checkpoint, Offset};
 use crate::wire::Event;
 
 /// The databases of a server.
@@ -41,6 +41,12 @@ pub struct Memory {
     pub events: Vec<(Event, LockName)>,
     /// The lines of the log.
     pub log: Vec<(Level, String)>,
+    /// How many commands replicas were sent.
+    pub offset: Offset,
+    /// How many of them the replicas that are online have acknowledged.
+    pub replicas: Vec<Offset>,
+    /// They acknowledge all that they have when they are asked. Otherwise the caller sets [`Memory::replicas`].
+    pub acknowledges_at_once: bool,
     /// The slots of this node, if the server says.
     pub slots: Option<LocalSlots>,
     /// What the other nodes of the cluster get.
@@ -50,6 +56,7 @@ pub struct Memory {
     woken: Vec<Call>,
     wait_timer: Option<Instant>,
     slice_timer: Option<Instant>,
+    sync_timer: Option<Instant>,
 }
 
 /// What is under a key.
@@ -168,6 +175,10 @@ impl Memory {
             self.slice_timer = None;
             scheduler::on_slice_timer(self);
         }
+        if self.sync_timer.is_some_and(|at| at <= self.clocks.now) {
+            self.sync_timer = None;
+            held_back::on_sync_timer(self);
+        }
         if self.removes_expired() && self.state.expiry.is_due(self.clocks.now) {
             scheduler::run_jobs(self);
         }
@@ -180,6 +191,7 @@ impl Memory {
     /// When [`Memory::run_due`] has something to do.
     pub fn next_due(&self) -> Option<Instant> {
         let timers = self.wait_timer.into_iter().chain(self.slice_timer);
+        let timers = timers.chain(self.sync_timer);
         let expiry = self.state.expiry.next_due();
         timers.chain(expiry.filter(|_| self.removes_expired())).min()
     }
@@ -263,6 +275,11 @@ impl Memory {
         outcome
     }
 
+    fn send(&mut self, sent: Sent) {
+        self.offset = self.offset.saturating_add(1);
+        self.stream.push(sent);
+    }
+
     fn name_of(&self, key: &[u8]) -> LockName {
         LockName::new(self.db, key)
     }
@@ -314,6 +331,10 @@ impl Process for Memory {
 
     fn set_slice_timer(&mut self, period_ms: u64) {
         self.slice_timer = Some(self.clocks.now.after_ms(period_ms));
+    }
+
+    fn set_sync_timer(&mut self) {
+        self.sync_timer = Some(self.clocks.now);
     }
 
     fn wake(&mut self, call: Call) {
@@ -388,16 +409,16 @@ impl Host for Memory {
     }
 
     fn replicate(&mut self, name: &[u8], change: &[u8]) {
-        self.stream
-            .push(Sent::Change(self.name_of(name), change.to_vec()));
+        let change = Sent::Change(self.name_of(name), change.to_vec());
+        self.send(change);
     }
 
     fn replicate_verbatim(&mut self) {
-        self.stream.push(Sent::Verbatim);
+        self.send(Sent::Verbatim);
     }
 
     fn replicate_checkpoint(&mut self, checkpoint: Checkpoint, ends_grace: bool, _: bool) {
-        self.stream.push(Sent::Checkpoint(checkpoint, ends_grace));
+        self.send(Sent::Checkpoint(checkpoint, ends_grace));
     }
 
     fn signal_modified(&mut self, _: &[u8]) {}
@@ -413,6 +434,17 @@ impl Host for Memory {
     fn block(&mut self, call: Call) {
         self.blocked.insert(call);
         self.parked = Some(call);
+    }
+
+    fn replica_offsets(&mut self) -> Option<(Offset, Vec<Offset>)> {
+        Some((self.offset, self.replicas.clone()))
+    }
+
+    fn request_acknowledgements(&mut self) {
+        if self.acknowledges_at_once {
+            self.replicas.fill(self.offset);
+            held_back::look_soon(self);
+        }
     }
 
     fn has_no_replicas(&mut self) -> bool {

@@ -1,5 +1,5 @@
 use dlock_core::Acquired;
-use dlock_core::engine::{self, Error};
+use dlock_core::engine::{self, Error, held_back};
 
 use crate::commands::CATEGORY;
 use crate::host::config;
@@ -62,6 +62,7 @@ impl Command for Acquire {
         let is_queued = request.wait.is_some_and(|wait| wait.inbox.is_some());
         if !is_queued && !flags.can_block() {
             request.wait = None;
+            held_back::check_told_at_once(&mut call.ctx)?;
         }
         let user = if is_queued { call.ctx.user() } else { Vec::new() };
         match engine::acquire(&mut call.ctx, key, flags, &user, &request)? {

@@ -1,4 +1,4 @@
-use dlock_core::engine::{Cause, Error, decide};
+use dlock_core::engine::{Cause, Error, decide, held_back};
 
 use crate::commands::CATEGORY;
 use crate::host::config;
@@ -43,10 +43,17 @@ impl Command for Extend {
     fn run(call: &mut Call<'_>) -> Result<(), Error> {
         let request = dlock_core::Extend::parse(call.options(), config::max_lease_ms())?;
         let (key, flags) = (call.arg(1)?, call.ctx.flags());
-        let lease_ms = decide(&mut call.ctx, key, flags, Cause::Client, |transition| {
-            transition.extend(&request)
+        if !flags.can_block() {
+            held_back::check_told_at_once(&mut call.ctx)?;
+        }
+        let extended = decide(&mut call.ctx, key, flags, Cause::Client, |transition| {
+            let lease_ms = transition.extend(&request)?;
+            Ok((!transition.is_held_back()).then_some(lease_ms))
         })?;
-        call.ctx.reply_integer(lease_ms);
+        // Otherwise its client is blocked.
+        if let Some(lease_ms) = extended {
+            call.ctx.reply_integer(lease_ms);
+        }
         Ok(())
     }
 }

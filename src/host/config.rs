@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use dlock_core::{GraceLength, GraceSettings, Policy};
 
-use crate::redis::{Ctx, Number, Switch};
+use crate::redis::{Consistency, Ctx, Number, Switch};
 
 const MAX_MS: i64 = dlock_core::engine::MAX_MS.cast_signed();
 
@@ -16,6 +16,8 @@ static MAX_HOLDERS: AtomicI64 = AtomicI64::new(0);
 static DEADLOCK_DETECTION: AtomicBool = AtomicBool::new(false);
 static STARTUP_GRACE_MS: AtomicI64 = AtomicI64::new(0);
 static FAILOVER_GRACE_MS: AtomicI64 = AtomicI64::new(0);
+static MIN_SYNC_REPLICAS: AtomicI64 = AtomicI64::new(0);
+static SYNC_TIMEOUT_MS: AtomicI64 = AtomicI64::new(0);
 static ALLOW_EVICTION: AtomicBool = AtomicBool::new(false);
 static QUORUM: AtomicBool = AtomicBool::new(false);
 static KEEP_FENCE: AtomicBool = AtomicBool::new(true);
@@ -39,7 +41,7 @@ const MAX_COUNT: i64 = u32::MAX as i64;
 /// The deadlock detection knows the limits of locks with up to 64 holders, but not this setting.
 const MIN_MAX_HOLDERS: i64 = 64;
 
-const NUMBERS: [Number; 7] = [
+const NUMBERS: [Number; 9] = [
     number("max-lease-ms", &MAX_LEASE_MS, 600_000, 1, MAX_MS),
     number(
         "max-waiters-per-lock",
@@ -53,6 +55,8 @@ const NUMBERS: [Number; 7] = [
     number("max-holders", &MAX_HOLDERS, 10_000, MIN_MAX_HOLDERS, MAX_COUNT),
     number("startup-grace-ms", &STARTUP_GRACE_MS, 0, -1, MAX_MS),
     number("failover-grace-ms", &FAILOVER_GRACE_MS, 0, -1, MAX_MS),
+    number("min-sync-replicas", &MIN_SYNC_REPLICAS, 0, 0, 100),
+    number("sync-timeout-ms", &SYNC_TIMEOUT_MS, 1_000, 10, 60_000),
 ];
 
 const SWITCHES: [Switch; 4] = [
@@ -64,7 +68,7 @@ const SWITCHES: [Switch; 4] = [
 
 /// Registers the settings and takes over what the configuration file says; false when that is wrong.
 pub fn register(ctx: &mut Ctx<'_>) -> bool {
-    ctx.register_settings(&NUMBERS, &SWITCHES)
+    ctx.register_settings::<QuorumOrReplicas>(&NUMBERS, &SWITCHES)
 }
 
 pub fn max_lease_ms() -> u64 {
@@ -85,6 +89,20 @@ pub fn keep_fence() -> bool {
     KEEP_FENCE.load(Ordering::Relaxed)
 }
 
+/// The servers of a quorum have no replicas.
+pub struct QuorumOrReplicas;
+
+impl Consistency for QuorumOrReplicas {
+    fn check() -> Result<(), &'static str> {
+        if is_quorum() && count(&MIN_SYNC_REPLICAS) > 0 {
+            return Err(
+                "dlock.quorum yes and dlock.min-sync-replicas exclude each other: set only one of them",
+            );
+        }
+        Ok(())
+    }
+}
+
 /// What the core decides by.
 pub fn policy(evictable: bool) -> Policy {
     Policy {
@@ -95,6 +113,8 @@ pub fn policy(evictable: bool) -> Policy {
         detect_deadlocks: DEADLOCK_DETECTION.load(Ordering::Relaxed),
         evictable,
         is_quorum: is_quorum(),
+        min_sync_replicas: count(&MIN_SYNC_REPLICAS),
+        sync_timeout_ms: u64::try_from(SYNC_TIMEOUT_MS.load(Ordering::Relaxed)).unwrap_or(0),
         graces: GraceSettings {
             startup: grace_length(&STARTUP_GRACE_MS),
             failover: grace_length(&FAILOVER_GRACE_MS),

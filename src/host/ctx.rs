@@ -4,12 +4,13 @@ use std::ffi::{CStr, c_int};
 
 use dlock_core::cluster::nodes::LocalSlots;
 use dlock_core::engine::{
-    self, EngineState, Host, Level, LockValue, OpenKey, Process, Stored, WriteCheck, scheduler,
+    self, EngineState, Host, Level, LockValue, OpenKey, Process, Stored, WriteCheck, held_back, scheduler,
 };
-use dlock_core::{Call, Checkpoint, Environment, Event, Instant, WallClock};
+use dlock_core::{Call, Checkpoint, Environment, Event, Instant, Offset, WallClock};
 
 use crate::host::blocked_clients;
 use crate::host::location;
+use crate::host::replicas;
 use crate::host::state::{STATE, module_state};
 use crate::host::write_check::{PROBE, check_write};
 use crate::host::{APPLY, AT_MOST, SYNC};
@@ -58,6 +59,10 @@ impl Process for Gil<'_> {
         Timer::set(self, period_ms, on_slice_timer);
     }
 
+    fn set_sync_timer(&mut self) {
+        Timer::set(self, 0, |ctx| held_back::on_sync_timer(ctx));
+    }
+
     fn wake(&mut self, call: Call) {
         blocked_clients::wake(self, call);
     }
@@ -102,6 +107,10 @@ impl Process for Ctx<'_> {
 
     fn set_slice_timer(&mut self, period_ms: u64) {
         (**self).set_slice_timer(period_ms);
+    }
+
+    fn set_sync_timer(&mut self) {
+        (**self).set_sync_timer();
     }
 
     fn wake(&mut self, call: Call) {
@@ -206,6 +215,14 @@ impl<'a> Host for Ctx<'a> {
 
     fn block(&mut self, call: Call) {
         blocked_clients::block(self, call);
+    }
+
+    fn replica_offsets(&mut self) -> Option<(Offset, Vec<Offset>)> {
+        replicas::offsets(self)
+    }
+
+    fn request_acknowledgements(&mut self) {
+        Ctx::request_acknowledgements(self);
     }
 
     fn has_no_replicas(&mut self) -> bool {

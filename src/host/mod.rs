@@ -9,6 +9,7 @@ mod location;
 pub mod lock_value;
 pub mod policy;
 mod readers;
+mod replicas;
 pub mod reply;
 pub mod snapshot_clock;
 pub mod state;

@@ -1,19 +1,21 @@
 //! What the settings allow: those of the module, and the server's about eviction. A lock has no TTL, so only the
 //! `allkeys-*` policies evict it.
 
-use dlock_core::engine::Process;
+use dlock_core::engine::{Process, held_back};
 
 use crate::host::config;
-use crate::redis::{Ctx, log};
+use crate::redis::{Ctx, Events, log};
 
-/// Hands the settings to the engine. At load, and whenever one changes.
-pub fn refresh(ctx: &mut Ctx<'_>) {
+/// Hands the settings to the engine. At load, and whenever one changes. `E` is told of acknowledgements of replicas while
+/// anything may depend on them.
+pub fn refresh<E: Events>(ctx: &mut Ctx<'_>) {
     let evictable = may_evict(ctx) && !config::allow_eviction();
     let state = ctx.state();
     state.keep_fence = config::keep_fence();
-    let server = &mut state.server;
-    let was_evictable = server.policy().evictable;
-    server.set_policy(config::policy(evictable));
+    let was_evictable = state.server.policy().evictable;
+    held_back::set_policy(ctx, config::policy(evictable));
+    let holds_back = ctx.state().server.holds_back();
+    ctx.watch_acknowledgements::<E>(holds_back);
     if evictable && !was_evictable {
         log::warning(
             "maxmemory-policy allkeys-* may evict a held lock, so that no new owner gets one (EVICTABLE): \

@@ -26,6 +26,10 @@ pub fn reply_grants(ctx: &Ctx<'_>, reply: &GrantsReply) {
                     ctx.reply_integer(number);
                 }
             }
+            Answer::Extended(lease_ms) => {
+                reply_answered(ctx, b"extended", answered, 1);
+                ctx.reply_integer(*lease_ms);
+            }
             Answer::TimedOut => reply_answered(ctx, b"timeout", answered, 0),
             Answer::Withdrawn => reply_answered(ctx, b"withdrawn", answered, 0),
             Answer::Rejected(error) => reply_answered_error(ctx, answered, &error.to_string()),
@@ -49,10 +53,11 @@ fn reply_answered(ctx: &Ctx<'_>, kind: &[u8], answered: &Answered, more: usize) 
     ctx.reply_bytes(&answered.owner);
 }
 
-/// The reply to the client of a BLOCK.
+/// The reply to a client that was blocked.
 pub fn reply_answer(ctx: &Ctx<'_>, answer: &Answer) {
     match answer {
         Answer::Granted(granted) => reply_grant(ctx, granted),
+        Answer::Extended(lease_ms) => ctx.reply_integer(*lease_ms),
         Answer::TimedOut | Answer::Withdrawn => ctx.reply_null_array(),
         Answer::Rejected(error) => ctx.reply_error(&error.to_string()),
         Answer::Elsewhere(error) => ctx.reply_error(error),

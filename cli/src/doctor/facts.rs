@@ -80,6 +80,12 @@ impl Facts {
         self.config.get(name) == "yes"
     }
 
+    /// How many replicas have a grant before anybody is told of it.
+    pub fn min_sync_replicas(&self) -> u64 {
+        let setting = self.setting("dlock.min-sync-replicas");
+        setting.and_then(|n| n.try_into().ok()).unwrap_or(0)
+    }
+
     pub fn replicas(&self) -> u64 {
         self.info.number("connected_slaves").unwrap_or(0)
     }

@@ -280,6 +280,7 @@ impl Server {
             Some(dlock_core::Reply::Grants(reply)) => client.push(&answers(&reply)),
             Some(dlock_core::Reply::Answer(answer)) => client.push(&match answer {
                 Answer::Granted(granted) => Reply::Array(numbers(&granted).into()),
+                Answer::Extended(lease_ms) => int(lease_ms),
                 Answer::TimedOut | Answer::Withdrawn => Reply::NullArray,
                 Answer::Rejected(error) => error.into(),
                 Answer::Elsewhere(error) => error.into(),
@@ -452,6 +453,7 @@ fn shown_answer(answered: &Answered) -> Reply {
     let error = |error: String| vec![Reply::Bulk(error.into_bytes())];
     let (kind, more) = match &answered.answer {
         Answer::Granted(granted) => ("granted", numbers(granted).into()),
+        Answer::Extended(lease_ms) => ("extended", vec![int(*lease_ms)]),
         Answer::TimedOut => ("timeout", Vec::new()),
         Answer::Withdrawn => ("withdrawn", Vec::new()),
         Answer::Rejected(rejected) => ("error", error(rejected.to_string())),

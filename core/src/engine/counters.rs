@@ -37,7 +37,11 @@ pub struct Counters {
     pub waited_ms: LatencyHistogram,
     /// How long each former holder had the lock.
     pub held_ms: LatencyHistogram,
-    /// Grants to clients that were gone.
+    /// How long each answer that was told was held back until replicas had it.
+    pub held_back_ms: LatencyHistogram,
+    /// Answers that were held back for too long.
+    pub sync_timeouts: u64,
+    /// Grants to clients that were gone, or that replicas did not have in time.
     pub grants_rolled_back: u64,
     /// ACQUIREs with another limit than the holders of the lock.
     pub limit_mismatches: u64,
@@ -113,15 +117,16 @@ impl Counters {
             }
             Answer::TimedOut => increment(&mut self.wait_timeouts),
             Answer::Rejected(error) => self.rejected(error),
-            Answer::Withdrawn | Answer::Elsewhere(_) => {}
+            Answer::Extended(_) | Answer::Withdrawn | Answer::Elsewhere(_) => {}
         }
     }
 
     /// A request was rejected.
     pub fn rejected(&mut self, error: &Error) {
         increment(match error {
-            // No error of anybody: the client has sent the request again. The other is the server's own.
+            // No error of anybody: the client has sent the request again. The others are of the server's own kind.
             Error::Replaced | Error::ForeignInbox => return,
+            Error::FewReplicas(_) | Error::CannotHoldBack => return,
             Error::NotHeld => &mut self.errors.notheld,
             Error::NotOwner => &mut self.errors.notowner,
             Error::Stale | Error::StaleRequestId => &mut self.errors.stale,

@@ -2,7 +2,7 @@
 //! is replicated from inside an event could precede the command that has caused it.
 
 use super::host::{Flags, Host, Process};
-use super::{restored, scheduler, wait_timer};
+use super::{held_back, restored, scheduler, wait_timer};
 use crate::cluster::nodes::LocalSlots;
 use crate::cluster::slots::SlotSet;
 use crate::time::Instant;
@@ -25,6 +25,7 @@ pub fn loading_ended(host: &mut impl Host) {
 
 /// The server was promoted, or follows another one from now on.
 pub fn role_changed(process: &mut impl Process, is_primary: bool) {
+    held_back::end_all(process);
     let state = process.state();
     state.replication_targets.has_no_replicas = false;
     // The slots of a node that is promoted are found by the next tick, and claimed together.
@@ -40,6 +41,7 @@ pub fn role_changed(process: &mut impl Process, is_primary: bool) {
             process.wake(call);
         }
     }
+    held_back::look_soon(process);
     wait_timer::arm(process);
 }
 
@@ -55,6 +57,7 @@ pub fn snapshot_began(host: &mut impl Host, is_rewrite: bool) {
 
 /// A replica follows from now on. Its snapshot lacked the same.
 pub fn replica_online(process: &mut impl Process) {
+    held_back::look_soon(process);
     scheduler::request_checkpoint(process);
 }
 

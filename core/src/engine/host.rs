@@ -9,7 +9,7 @@ use super::state::EngineState;
 use crate::cluster::nodes::LocalSlots;
 use crate::names::Call;
 use crate::time::{Environment, Instant, Role};
-use crate::transition::Checkpoint;
+use crate::transition::{Checkpoint, Offset};
 use crate::wire::Event;
 
 /// What every callback of the server can use, also one without a client: it changes no key and replicates nothing.
@@ -27,6 +27,8 @@ pub trait Process {
     fn set_wait_timer(&mut self, period_ms: u64);
     /// Has [`crate::engine::scheduler::on_slice_timer`] called after this time.
     fn set_slice_timer(&mut self, period_ms: u64);
+    /// Has [`crate::engine::held_back::on_sync_timer`] called at the end of this pass of the server's loop.
+    fn set_sync_timer(&mut self);
     /// Has the server call for the reply to this call, soon, if its client is still blocked.
     fn wake(&mut self, call: Call);
     /// Writes to the server's log.
@@ -102,6 +104,11 @@ pub trait Host: Process + Sized {
     /// Blocks the client of the running command until this call gets its reply.
     fn block(&mut self, call: Call);
 
+    /// The offset of the stream of replication, and those that the replicas that are online have acknowledged.
+    fn replica_offsets(&mut self) -> Option<(Offset, Vec<Offset>)>;
+    /// Asks replicas to acknowledge what they have, not by the append-only file. This must be all that a callback replicates:
+    /// the server makes one transaction of several, and replicas would acknowledge an offset within it.
+    fn request_acknowledgements(&mut self);
     /// Whether there are neither replicas nor a backlog from which one could continue.
     fn has_no_replicas(&mut self) -> bool;
     /// The cluster slots of this node, if the server says.

@@ -16,6 +16,8 @@ pub mod events;
 mod gate;
 pub mod grace;
 pub mod guard;
+pub mod held_back;
+mod held_queue;
 mod host;
 mod inboxes;
 mod internal_error;

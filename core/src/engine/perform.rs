@@ -5,6 +5,7 @@ use std::rc::Rc;
 use super::announcements::announce;
 use super::answering::deliver;
 use super::error::Error;
+use super::held_back::hold_back;
 use super::host::Host;
 use super::internal_error::internal_error;
 use super::state::EngineState;
@@ -31,6 +32,9 @@ pub(super) fn perform<H: Host>(
         if host.state().server.cluster.is_some() {
             announce(host, false);
         }
+    }
+    if host.state().server.holds_back() {
+        hold_back(host, lock, effects);
     }
     deliver(host, effects);
     for event in &effects.events {

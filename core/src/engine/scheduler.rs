@@ -7,7 +7,7 @@
 use super::announcements::announce;
 use super::host::{Flags, Host, Level, Process};
 use super::pass::Pass;
-use super::{checkpoint, due, inboxes, moved, restored, sweeper, wait_timer};
+use super::{checkpoint, due, held_back, inboxes, moved, restored, sweeper, wait_timer};
 use crate::time::{Inputs, Instant};
 
 /// The pause between slices, in which clients are served.
@@ -24,6 +24,7 @@ pub fn on_wait_timer(host: &mut impl Host) {
     if let Some(pass) = Pass::begin(host) {
         let slice = pass.slice(RESTORED_MS, host);
         restored::observe_stored(host, &slice);
+        held_back::time_out(host);
         inboxes::process(host, &pass);
         due::process_due(host, &pass);
         pass.end(host);
@@ -129,6 +130,7 @@ fn refresh_environment<H: Host>(host: &mut H, flags: H::Flags, now: Instant) {
     }
     host.state().schedule.next_refresh = now.after_ms(REFRESH_INTERVAL_MS);
     refresh_replication_targets(host);
+    held_back::look_soon(host);
     if flags.is_cluster() {
         refresh_slots(host, now);
         if flags.is_primary() {

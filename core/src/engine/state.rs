@@ -1,6 +1,7 @@
 //! The state of the engine: one for the process.
 
 use super::counters::Counters;
+use super::held_queue::HeldBack;
 use super::replication_targets::ReplicationTargets;
 use crate::effects::Effects;
 use crate::expiry::{ExpiryIndex, LongestHold};
@@ -19,6 +20,8 @@ pub struct EngineState {
     pub expiry: ExpiryIndex,
     /// Names under which a client may have restored a lock: see [`super::restored`].
     pub restored: Vec<LockName>,
+    /// What nobody is told before replicas have it.
+    pub held_back: HeldBack,
     /// The age of the oldest hold.
     pub longest_hold: LongestHold,
     /// For INFO.
@@ -42,6 +45,8 @@ pub struct Schedule {
     pub(super) wait_timer: Option<Instant>,
     /// The timer for the rest of the work that the cron began is set.
     pub(super) has_slice_timer: bool,
+    /// The timer for what replicas have acknowledged is set.
+    pub(super) has_sync_timer: bool,
     /// Before this, clients are served: see [`super::pass`].
     pub(super) next_pass: Instant,
     pub(super) next_checkpoint: Instant,
@@ -101,6 +106,7 @@ impl EngineState {
             .chain(restored)
             .chain(self.server.wait_table.next_wakeup())
             .chain(inboxes.next_wakeup())
+            .chain(self.held_back.until())
             .min()
     }
 }

@@ -49,7 +49,7 @@ impl Answered {
     pub(super) fn granted(&self) -> Option<&Granted> {
         match &self.answer {
             Answer::Granted(granted) => Some(granted),
-            Answer::TimedOut | Answer::Withdrawn | Answer::Rejected(_) | Answer::Elsewhere(_) => None,
+            _ => None,
         }
     }
 

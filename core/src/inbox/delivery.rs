@@ -56,6 +56,23 @@ impl Inboxes {
         None
     }
 
+    /// Whether this answer has not come, and somebody may read it.
+    pub(crate) fn awaits(&self, wake: &Wake) -> bool {
+        match self.by_id.get(&wake.waiter.inbox()) {
+            Some(Inbox::Named(named)) => named.waiters.contains_key(&wake.ticket),
+            Some(Inbox::Waiting(ticket, _)) => *ticket == wake.ticket,
+            Some(Inbox::Answered(_)) | None => false,
+        }
+    }
+
+    /// Nobody gets this answer, which was made `at` that time: a grant is to be rolled back.
+    pub(crate) fn give_up(&mut self, lock: LockName, wake: Wake, at: Instant) {
+        let request = (wake.waiter.owner, wake.waiter.request_id);
+        let answered = Answered::new(lock, request, wake.answer, self.next_cursor(), at);
+        self.in_flight.add(&answered);
+        self.in_flight.give_up(answered);
+    }
+
     /// Returns the call that gets its reply now, if one waited for it; or what is impossible.
     fn deliver_one(&mut self, wake: Wake, now: Instant) -> Result<Option<Call>, &'static str> {
         let (waiter, ticket) = (wake.waiter, wake.ticket);

@@ -132,12 +132,17 @@ impl Inboxes {
     /// The inbox for the answer of a request: one with this name, or a new one for the client of a BLOCK.
     pub(super) fn of(&mut self, name: Option<&[u8]>, caller: Caller<'_>) -> Result<InboxId, Error> {
         let Some(name) = name else {
-            return Ok(InboxId::new(self.next_id()));
+            return Ok(self.of_client());
         };
         let id = self.find(name).ok_or(Error::NoInbox)?;
         let named = self.named(id).ok_or(Error::NoInbox)?;
         named.check(caller)?;
         Ok(id)
+    }
+
+    /// A new inbox for the client of a request.
+    pub(super) fn of_client(&mut self) -> InboxId {
+        InboxId::new(self.next_id())
     }
 
     /// An answer to this waiter will come. Returns the call to be blocked for it, if the inbox has no name.

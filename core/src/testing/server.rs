@@ -424,6 +424,7 @@ impl Server {
             };
             let reply = match answer {
                 effects::Answer::Granted(granted) => Ok(Answer::Granted(granted)),
+                effects::Answer::Extended(lease_ms) => Ok(Answer::Lease(lease_ms)),
                 effects::Answer::TimedOut | effects::Answer::Withdrawn => Ok(Answer::NotGranted),
                 effects::Answer::Rejected(error) => Err(error),
                 // A request that was replaced and one whose lock has left are the same to the model.

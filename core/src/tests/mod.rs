@@ -12,6 +12,7 @@
 //! one_answer_each  transitions that answer one waiter each, and requests between them
 //! replay         what is replicated gives the same state: on lagging replicas, from the AOF, after a promotion
 //! crash          a crash after every record that is replicated: restart from the log, promotion of the replica
+//! sync_replicas  grants that replicas have before anybody is told
 //! exhaustive     every reachable state of small locks, with and without queues
 //! scaling        many holders in one transition: the work is linear in their number
 //! codec          the encoding: nothing is lost, nothing unsound is accepted
@@ -33,3 +34,4 @@ mod rules;
 #[cfg(not(miri))] // Measures time.
 mod scaling;
 mod schedule;
+mod sync_replicas;

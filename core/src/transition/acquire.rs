@@ -30,6 +30,9 @@ impl Rules<'_> {
             }
             self.effects.is_limit_mismatch = request.limit.contradicts(holder.limit);
         }
+        if let Some(min) = self.lacks_replicas {
+            return request.wait.map(|_| None).ok_or(Error::FewReplicas(min));
+        }
         match (clock.grace_left_ms(), index) {
             (Some(_), _) if request.wait.is_some() => Ok(None),
             (Some(left_ms), _) => Err(Error::Grace(left_ms)),

@@ -29,6 +29,9 @@ impl Rules<'_> {
         if request_id.is_some_and(|id| !holder.has_request_id(id)) {
             return Err(Error::StaleRequestId);
         }
+        if let Some(min) = self.lacks_replicas {
+            return Err(Error::FewReplicas(min));
+        }
         let raised = raised_fence(holder, request.min_fence)?;
         if let Some(fence) = raised {
             holder.fence = fence;

@@ -15,7 +15,8 @@ impl Rules<'_> {
         if self.queue.as_ref().is_some_and(|queue| queue.is_cut) {
             return;
         }
-        if self.clock.grace_left_ms().is_none()
+        if self.lacks_replicas.is_none()
+            && self.clock.grace_left_ms().is_none()
             && let Some(queue) = self.queue.take()
         {
             self.grant_first_waiters(queue);

@@ -39,6 +39,9 @@ impl ServerState {
     /// is an error.
     #[cold]
     pub fn undo_queued(&mut self, lock: LockNameRef<'_>, effects: &mut Effects) {
+        if let Some(own) = effects.own_answer.take() {
+            self.inboxes.expect_no_more(own.waiter.inbox(), own.ticket);
+        }
         let ticket = effects.queued.take();
         if let Some(call) = effects.parked.take() {
             self.lose_reader(call, effects.clock.now);

@@ -10,9 +10,11 @@ mod apply;
 mod extend;
 mod grant_waiters;
 mod guard;
+mod held_back;
 mod inboxes;
 mod policy;
 mod release;
+mod replicas;
 mod rules;
 mod server_state;
 mod timer;
@@ -27,6 +29,7 @@ use crate::waiting::{Room, Waiter};
 use crate::wire::{Acquire, Acquired, Caller, Error, Extend, MAX_AHEAD, Outcome, Release, Wait};
 pub use apply::maxima_of_change;
 pub use policy::Policy;
+pub use replicas::{Offset, Replicas};
 use rules::{Rules, expire_holders};
 pub use server_state::{Checkpoint, ServerState};
 
@@ -86,11 +89,19 @@ impl Transition<'_> {
         queues_are_current: bool,
     ) -> Result<Acquired, Error> {
         self.server.grace.observe_lease(request.lease_ms);
+        let inbox = if self.server.holds_back() {
+            Some(self.inbox_of(request.wait, user)?)
+        } else {
+            None
+        };
         let min_fence = self.check_min_fence(request.min_fence);
         let granted = self.rules().acquire(request, min_fence);
         self.sync_waiters();
         match (granted?, request.wait) {
-            (Some(granted), _) => Ok(Acquired::Granted(granted)),
+            (Some(granted), _) => Ok(match inbox {
+                None => Acquired::Granted(granted),
+                Some(inbox) => self.hold_back(request, inbox, Answer::Granted(granted)),
+            }),
             (None, None) => {
                 self.effects.outcome = Outcome::NotGranted;
                 Ok(Acquired::NotGranted)
@@ -109,12 +120,15 @@ impl Transition<'_> {
         remaining
     }
 
-    /// Extends a lease. Returns what remains of it, in milliseconds.
+    /// Extends a lease. Returns what remains of it, in milliseconds, unless that [is held back](Self::is_held_back).
     pub fn extend(&mut self, request: &Extend<'_>) -> Result<u64, Error> {
         self.server.grace.observe_lease(request.lease_ms);
         let min_fence = self.check_min_fence(request.min_fence);
         let lease_ms = self.rules().extend(request, min_fence);
         self.sync_waiters();
+        if self.server.holds_back() {
+            self.hold_back_lease(request, lease_ms.as_ref().ok());
+        }
         lease_ms
     }
 
@@ -148,6 +162,7 @@ impl Transition<'_> {
 
     #[inline(always)]
     fn rules(&mut self) -> Rules<'_> {
+        let lacks_replicas = self.server.lacks_replicas();
         let queue = self.server.wait_table.queue_mut(self.name);
         self.has_queue = queue.is_some();
         Rules {
@@ -157,6 +172,7 @@ impl Transition<'_> {
             fences: &mut self.server.fences,
             max_holders: self.server.policy.max_holders,
             evictable: self.server.policy.evictable,
+            lacks_replicas,
             clock: self.clock,
             effects: self.effects,
         }

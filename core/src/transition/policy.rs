@@ -20,6 +20,10 @@ pub struct Policy {
     pub evictable: bool,
     /// This server is one of several independent ones, which share locks: MINFENCE is allowed.
     pub is_quorum: bool,
+    /// Nobody is told of a hold, or of a longer lease, before so many replicas have it.
+    pub min_sync_replicas: usize,
+    /// For how long they may take.
+    pub sync_timeout_ms: u64,
     /// The grace periods after a start and a promotion.
     pub graces: GraceSettings,
 }

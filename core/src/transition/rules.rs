@@ -19,6 +19,8 @@ pub(super) struct Rules<'a> {
     pub(super) max_holders: Option<usize>,
     /// The server may evict locks.
     pub(super) evictable: bool,
+    /// See [`super::ServerState::lacks_replicas`].
+    pub(super) lacks_replicas: Option<usize>,
     pub(super) clock: LeaseClock,
     pub(super) effects: &'a mut Effects,
 }

@@ -1,6 +1,7 @@
 //! All lock state of a server except the locks themselves, which live in its keyspace.
 
 use super::policy::Policy;
+use super::replicas::{Offset, Replicas};
 use crate::cluster::Cluster;
 use crate::fence::{AdvanceReason, Fence, Fences, WallClock};
 use crate::inbox::Inboxes;
@@ -21,6 +22,8 @@ pub struct ServerState {
     pub wait_table: WaitTable,
     /// Where the answers to waiters go.
     pub inboxes: Inboxes,
+    /// Whether replicas acknowledge changes.
+    pub replicas: Replicas,
     /// Replicas and the append-only file need a new [`Checkpoint`].
     pub checkpoint_due: bool,
     /// The next one says when the grace period ends, at the latest.
@@ -51,6 +54,7 @@ impl Default for ServerState {
             grace: Grace::starting(),
             wait_table: WaitTable::default(),
             inboxes: Inboxes::default(),
+            replicas: Replicas::default(),
             checkpoint_due: false,
             is_grace_end_due: false,
             policy: Policy::default(),
@@ -65,7 +69,33 @@ impl ServerState {
     /// The settings are these from now on.
     pub fn set_policy(&mut self, policy: Policy) {
         self.fences.set_quorum(policy.is_quorum);
+        if self.lacks_replicas().is_some() {
+            self.wait_table.schedule_db(None);
+        }
         self.policy = policy;
+    }
+
+    /// Whether nobody is told of a hold, or of a longer lease, before replicas have it.
+    #[inline]
+    pub fn holds_back(&self) -> bool {
+        self.policy.min_sync_replicas > 0
+    }
+
+    /// How many replicas are required, if fewer acknowledge changes now.
+    #[inline]
+    pub(crate) fn lacks_replicas(&self) -> Option<usize> {
+        let min = self.policy.min_sync_replicas;
+        self.replicas.are_fewer_than(min).then_some(min)
+    }
+
+    /// The replicas that are online have acknowledged these offsets. Returns the one that as many as required have.
+    pub(crate) fn observe_replicas(&mut self, acknowledged: Vec<Offset>) -> Option<Offset> {
+        let lacked = self.lacks_replicas();
+        let by_enough = self.replicas.observe(acknowledged, self.policy.min_sync_replicas);
+        if lacked.is_some() && self.lacks_replicas().is_none() {
+            self.wait_table.schedule_db(None);
+        }
+        by_enough
     }
 
     /// The settings that decisions depend on.
@@ -174,6 +204,7 @@ impl ServerState {
     /// This server is a replica now. Returns the calls of readers that are over, for [`crate::Inboxes::reply`].
     pub fn demote(&mut self) -> Vec<Call> {
         self.grace.demoted();
+        self.replicas = Replicas::default();
         self.wait_table.schedule_db(None);
         self.inboxes.end_all()
     }

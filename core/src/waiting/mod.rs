@@ -264,6 +264,12 @@ impl WaitTable {
         })
     }
 
+    /// A ticket for an answer to a request that does not wait in a queue.
+    pub(super) fn next_ticket(&mut self) -> Ticket {
+        self.last_ticket = self.last_ticket.saturating_add(1);
+        Ticket(self.last_ticket)
+    }
+
     /// The ticket that a waiter gets, and whether it is that of a request with the same id.
     fn position(
         &self,

@@ -92,6 +92,10 @@ pub enum Error {
     QueueWithoutId,
     /// A request with the same id has replaced this one.
     Replaced,
+    /// Fewer replicas than required acknowledge changes now, or have acknowledged this one in time: a grant is rolled back.
+    FewReplicas(usize),
+    /// Nobody may be told before replicas know, and the client cannot be blocked.
+    CannotHoldBack,
     /// The request would wait forever.
     Deadlock(Box<Cycle>),
     /// Bytes that are not a valid lock or change in a known encoding.
@@ -118,6 +122,7 @@ impl Error {
             Self::Evictable => "EVICTABLE",
             Self::QueueFull(_) => "QUEUEFULL",
             Self::Replaced => "UNBLOCKED",
+            Self::FewReplicas(_) | Self::CannotHoldBack => "NOREPLICAS",
             Self::NoInbox => "NOINBOX",
             Self::BusyInbox => "BUSYINBOX",
             Self::ForeignInbox => "NOPERM",
@@ -210,6 +215,13 @@ impl fmt::Display for Error {
             }
             Self::QueueWithoutId => "QUEUE requires REQID, which identifies its answer",
             Self::Replaced => "replaced by a request with the same REQID",
+            Self::FewReplicas(min) => {
+                let reason = "replicas acknowledge changes in time";
+                return write!(f, "the lock was not granted or extended: fewer than {min} {reason}, try again later");
+            }
+            Self::CannotHoldBack => {
+                "with dlock.min-sync-replicas the reply waits for replicas: send it outside of transactions and scripts"
+            }
             Self::Deadlock(cycle) => return cycle.fmt(f),
             Self::InvalidEncoding => "the change is not in an encoding that this version of the module supports",
             Self::Internal(what) => {
@@ -249,6 +261,7 @@ mod tests {
             "use ",
             "set ",
             "move ",
+            "send ",
             "try again",
         ];
         let (what, min, max) = ("lease-ms", 1, 2);
@@ -287,6 +300,8 @@ mod tests {
             Error::BusyInbox,
             Error::ForeignInbox,
             Error::QueueWithoutId,
+            Error::FewReplicas(2),
+            Error::CannotHoldBack,
             Error::Internal("impossible"),
         ] {
             let text = error.to_string();

@@ -63,6 +63,8 @@ required! {
     RedisModule_BlockClient, RedisModule_UnblockClient, RedisModule_SetDisconnectCallback,
     RedisModule_GetBlockedClientHandle, RedisModule_GetBlockedClientPrivateData,
     RedisModule_BlockedClientDisconnected,
+    // Filters of commands.
+    RedisModule_RegisterCommandFilter, RedisModule_UnregisterCommandFilter, RedisModule_CommandFilterArgGet,
     // Clocks and timers.
     RedisModule_MonotonicMicroseconds, RedisModule_Milliseconds, RedisModule_CreateTimer,
     RedisModule_StopTimer,

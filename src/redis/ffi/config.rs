@@ -7,6 +7,7 @@ use redis_module::raw;
 
 use crate::redis::ffi::api::api;
 use crate::redis::ffi::ctx::Ctx;
+use crate::redis::ffi::string::RString;
 
 const OK: c_int = raw::REDISMODULE_OK as c_int;
 
@@ -24,16 +25,22 @@ pub struct Switch {
     pub default: bool,
 }
 
+/// Which settings exclude each other.
+pub trait Consistency {
+    /// After a CONFIG SET, which fails with this error: it tells what to do.
+    fn check() -> Result<(), &'static str>;
+}
+
 impl Ctx<'_> {
     /// Registers the settings and reads what the configuration says; false if one of them has a bad value.
-    pub fn register_settings(&mut self, numbers: &[Number], switches: &[Switch]) -> bool {
-        let registered = numbers.iter().all(|number| self.register_number(number))
-            && switches.iter().all(|switch| self.register_switch(switch));
+    pub fn register_settings<C: Consistency>(&mut self, numbers: &[Number], switches: &[Switch]) -> bool {
+        let registered = numbers.iter().all(|number| self.register_number::<C>(number))
+            && switches.iter().all(|switch| self.register_switch::<C>(switch));
         // SAFETY: takes nothing but the context.
         registered && unsafe { api!(RedisModule_LoadConfigs)(self.raw()) == OK }
     }
 
-    fn register_number(&mut self, setting: &Number) -> bool {
+    fn register_number<C: Consistency>(&mut self, setting: &Number) -> bool {
         let name = CString::new(setting.name).unwrap_or_default();
         // SAFETY: the server copies the name, the variable is static.
         unsafe {
@@ -46,13 +53,13 @@ impl Ctx<'_> {
                 setting.max,
                 Some(get_number),
                 Some(set_number),
-                None,
+                Some(apply::<C>),
                 (&raw const *setting.value).cast_mut().cast(),
             ) == OK
         }
     }
 
-    fn register_switch(&mut self, setting: &Switch) -> bool {
+    fn register_switch<C: Consistency>(&mut self, setting: &Switch) -> bool {
         let name = CString::new(setting.name).unwrap_or_default();
         // SAFETY: as above.
         unsafe {
@@ -63,7 +70,7 @@ impl Ctx<'_> {
                 raw::REDISMODULE_CONFIG_DEFAULT,
                 Some(get_switch),
                 Some(set_switch),
-                None,
+                Some(apply::<C>),
                 (&raw const *setting.value).cast_mut().cast(),
             ) == OK
         }
@@ -100,4 +107,19 @@ unsafe extern "C" fn set_switch(
     // SAFETY: the variable that the setting was registered with.
     unsafe { &*value.cast::<AtomicBool>() }.store(new != 0, Ordering::Relaxed);
     OK
+}
+
+unsafe extern "C" fn apply<C: Consistency>(
+    _: *mut raw::RedisModuleCtx,
+    _: *mut c_void,
+    error: *mut *mut raw::RedisModuleString,
+) -> c_int {
+    match C::check() {
+        Ok(()) => OK,
+        Err(text) => {
+            // SAFETY: the server takes the string over.
+            unsafe { *error = RString::new(text.as_bytes()).into_raw() };
+            raw::REDISMODULE_ERR as c_int
+        }
+    }
 }

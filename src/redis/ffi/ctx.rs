@@ -116,6 +116,13 @@ impl<'a> Ctx<'a> {
         unsafe { api!(RedisModule_Replicate)(self.raw, command, format.as_ptr(), a, b, keyword) };
     }
 
+    /// Asks replicas to acknowledge what they have, at once. Not in the AOF.
+    pub fn request_acknowledgements(&mut self) {
+        let (getack, any) = (c"GETACK".as_ptr(), c"*".as_ptr());
+        // SAFETY: the arguments are what the format says: two C strings.
+        unsafe { api!(RedisModule_Replicate)(self.raw, c"REPLCONF".as_ptr(), c"ccA".as_ptr(), getack, any) };
+    }
+
     /// Invalidates the key for clients that watch or track it.
     pub fn signal_modified(&mut self, key: RStr<'_>) {
         // SAFETY: the string is valid.

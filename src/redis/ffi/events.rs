@@ -8,6 +8,7 @@ use redis_module::raw;
 
 use crate::redis::ffi::api::{api, server_version};
 use crate::redis::ffi::ctx::{Ctx, imports_slots};
+use crate::redis::ffi::gil::Gil;
 use crate::redis::versions::{ATOMIC_SLOT_MIGRATION, trims_slots};
 
 /// What the module does at each event.
@@ -26,6 +27,8 @@ pub trait Events {
     fn save_began_without_fork(ctx: &mut Ctx<'_>);
     /// A replica has loaded its snapshot.
     fn replica_online(ctx: &mut Ctx<'_>);
+    /// A replica is about to acknowledge what it has: see [`Ctx::watch_acknowledgements`].
+    fn replica_acknowledges(gil: &mut Gil<'_>);
     /// A database is about to be emptied; -1 = all.
     fn flush_began(ctx: &mut Ctx<'_>, db: c_int);
     /// Two databases were swapped.

@@ -2,6 +2,7 @@
 
 use std::ffi::CStr;
 use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
 use std::ptr;
 use std::slice;
 
@@ -63,6 +64,11 @@ pub(super) unsafe fn bytes_of_all<'a>(
 impl RString {
     pub fn new(bytes: &[u8]) -> Self {
         Self(RedisString::create_from_slice(ptr::null_mut(), bytes))
+    }
+
+    /// Whoever takes it must free it.
+    pub(super) fn into_raw(self) -> *mut raw::RedisModuleString {
+        ManuallyDrop::new(self.0).inner
     }
 
     pub fn borrow(&self) -> RStr<'_> {

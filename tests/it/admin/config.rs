@@ -5,7 +5,7 @@ use dlock_testkit::{Server, start, wait_for};
 use crate::fixtures::held_by_alice;
 
 /// Name, default, valid values, invalid values.
-const SETTINGS: [(&str, &str, &[&str], &[&str]); 11] = [
+const SETTINGS: [(&str, &str, &[&str], &[&str]); 13] = [
     (
         "dlock.max-lease-ms",
         "600000",
@@ -56,6 +56,18 @@ const SETTINGS: [(&str, &str, &[&str], &[&str]); 11] = [
     ),
     ("dlock.allow-eviction", "no", &["yes", "no"], &["maybe", "1", ""]),
     ("dlock.quorum", "no", &["yes", "no"], &["maybe", "1", ""]),
+    (
+        "dlock.min-sync-replicas",
+        "0",
+        &["0", "100"],
+        &["-1", "101", "x", ""],
+    ),
+    (
+        "dlock.sync-timeout-ms",
+        "1000",
+        &["10", "60000"],
+        &["9", "60001", "x", ""],
+    ),
     ("dlock.keep-fence", "yes", &["no", "yes"], &["maybe", "1", ""]),
 ];
 

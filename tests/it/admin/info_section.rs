@@ -4,12 +4,12 @@ use dlock_testkit::{Client, Server, pause, start, start_with, wait_for};
 
 /// Current values. All other fields only grow.
 const GAUGES: &str = "contended_locks evictable fence_known grace_left_ms inbox_answers inboxes locks longest_hold_ms \
-                      longest_wait_ms max_lease_ms quorum waiters waiters_queued";
+                      longest_wait_ms max_lease_ms quorum sync_replicas sync_waiting waiters waiters_queued";
 /// Counted in addition to another counter.
 const SIDE_COUNTERS: &str = "deadlock_searches_abandoned errors_late_releases expired_contended fences_raised guards_refused \
-     internal_errors limit_mismatches";
+     internal_errors limit_mismatches sync_timeouts";
 /// Durations, and the number of them up to each bound.
-const DURATIONS: &str = "held_ms held_ms_buckets waited_ms_buckets";
+const DURATIONS: &str = "held_ms held_ms_buckets sync_ms sync_ms_buckets waited_ms_buckets";
 const COUNTERS: &str = "acquired errors_busyinbox errors_deadlock errors_err errors_noinbox errors_notheld \
                         errors_notowner errors_grace errors_queuefull errors_stale errors_evictable errors_wrongtype expired extended \
                         grants_rolled_back grants_from_queue guarded inboxes_ended not_granted reentered released wait_timeouts \

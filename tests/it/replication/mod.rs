@@ -6,3 +6,4 @@ mod promotion;
 mod replicas;
 mod replication_skipped_without_consumers;
 mod stream;
+mod sync_replicas;

@@ -18,6 +18,15 @@ pub fn failover_grace(facts: &Facts) -> Option<Finding> {
         return None;
     }
     let grace_ms = facts.setting(SETTING)?;
+    let replicas = facts.replicas();
+    let with_grant = facts.min_sync_replicas();
+    if grace_ms == 0 && with_grant > 0 && with_grant >= replicas {
+        return Some(Finding::ok(CHECK, "none needed: all replicas have each grant"));
+    }
+    if grace_ms == 0 && with_grant > 0 {
+        let message = format!("{SETTING} is 0, and only {with_grant} of {replicas} replicas have each grant");
+        return Some(Finding::bad("failover grace: none", message));
+    }
     if grace_ms == 0 {
         return Some(Finding::bad(
             "failover grace: none",

@@ -45,6 +45,11 @@ pub fn replicas(facts: &Facts) -> Option<Finding> {
         let message = format!("{in_sync} in sync, min-replicas-to-write is {needed}");
         return Some(Finding::bad("replicas: too few", message));
     }
+    let (with_grant, online) = (facts.min_sync_replicas(), facts.replicas());
+    if with_grant > online {
+        let message = format!("{online} connected, dlock.min-sync-replicas is {with_grant}");
+        return Some(Finding::bad("replicas: too few for grants", message));
+    }
     let is_large_cluster = facts.is_cluster() && facts.cluster.number("cluster_size") > Some(1);
     Some(match facts.replicas() {
         0 if is_large_cluster => Finding::bad("replicas: cluster", "none"),

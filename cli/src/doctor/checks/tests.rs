@@ -106,6 +106,10 @@ isolated primary | connected_slaves:1 | min-replicas-to-write:1 min-replicas-max
 failover grace | | | | ok
 failover grace | connected_slaves:1 | | | warning
 failover grace | connected_slaves:1 | dlock.failover-grace-ms:30000 dlock.max-lease-ms:30000 | | ok
+failover grace | connected_slaves:2 | dlock.min-sync-replicas:2 | | ok
+failover grace | connected_slaves:2 | dlock.min-sync-replicas:1 | | warning
+replicas | connected_slaves:2 | dlock.min-sync-replicas:2 | | ok
+replicas | connected_slaves:1 | dlock.min-sync-replicas:2 | | problem
 failover grace | role:slave master_link_status:up | | | warning
 grace period | dlock_grace_left_ms:1 | | | warning
 long grace | | dlock.startup-grace-ms:-1 | | warning

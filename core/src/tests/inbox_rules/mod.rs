@@ -131,6 +131,7 @@ fn shown(reply: &GrantsReply) -> Vec<String> {
 fn show(answered: &Answered) -> String {
     let word = match &answered.answer {
         Answer::Granted(_) => "granted",
+        Answer::Extended(_) => "extended",
         Answer::TimedOut => "timeout",
         Answer::Withdrawn => "withdrawn",
         Answer::Rejected(error) => error.code(),

@@ -347,7 +347,7 @@ impl Server {
                 Answer::TimedOut | Answer::Withdrawn => self.watch.ended(party),
                 // Its place is that of the new request.
                 Answer::Rejected(Error::Replaced) => {}
-                Answer::Rejected(_) | Answer::Elsewhere(_) => panic!("{wake:?}"),
+                Answer::Rejected(_) | Answer::Elsewhere(_) | Answer::Extended(_) => panic!("{wake:?}"),
             }
         }
         self.state.deliver(effects);

@@ -106,6 +106,8 @@ mod tests {
         max_holders: None,
         detect_deadlocks: false,
         evictable: false,
+        min_sync_replicas: 0,
+        sync_timeout_ms: 0,
     };
 
     /// The core in the same state. Its clock counts in milliseconds of 2048 fences each: it shows one, and the startup
