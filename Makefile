@@ -19,7 +19,7 @@ DOC_LINTS = -D warnings -A rustdoc::private-intra-doc-links
 .DEFAULT_GOAL := help
 .PHONY: help cluster-ports sentinel-ports quorum-ports run cluster sentinel quorum down test test-clients test-matrix model spec mutants fuzz torture miri asan bench bench-peers bench-check \
 	check msrv package deny book pictures \
-	install dist deb test-deb test-dist install-deps release sbom-tool
+	install dist deb wheel test-deb test-wheel test-dist install-deps release sbom-tool
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -60,6 +60,9 @@ dist: release sbom-tool ## Make an archive of the module, the tool, their SBOMs 
 deb: release sbom-tool ## Make a Debian package of them, in target/packages
 	@deploy/package deb "$(TARGET)/release/dlock" "$(TARGET)/release/libdlock.so" "$(TARGET)/packages"
 
+wheel: release sbom-tool ## Make a Python wheel of them that brings a Valkey server, in target/packages (needs Python)
+	@deploy/package wheel "$(TARGET)/release/dlock" "$(TARGET)/release/libdlock.so" "$(TARGET)/packages"
+
 # The module and the tool. They need the C library of this system or a newer one. Stripped by the linker, because its
 # build id would otherwise depend on the folder, which is in the debug information.
 release:
@@ -82,7 +85,7 @@ test-matrix: install-deps ## Run the tests against every supported server, downl
 	tests/matrix/run "$(SERVERS)"
 
 model: install-deps ## Model-check failovers, grace periods, quorums and inboxes in larger worlds than `make test`, and more steps of the specification
-	cargo test --release --locked -p dlock-model --test failover --test inboxes -- --include-ignored --nocapture
+	cargo test --release --locked -p dlock-model --test failover --test corpus -- --include-ignored --nocapture
 	cargo test --release --locked -p redis-dlock-quorum --test search -- --include-ignored --nocapture --test-threads 1
 	@spec/run "$(TARGET)" --deep
 
@@ -104,6 +107,9 @@ torture: install-deps ## Run clients against real servers under faults for about
 
 test-deb: deb ## Install, upgrade and remove the Debian package in a minimal Debian 12 (needs root and debootstrap)
 	tests/deb/run "$(TARGET)"
+
+test-wheel: wheel ## Install the wheel in a minimal Debian 12, and time the way to the first lock (needs root and debootstrap)
+	tests/wheel/run "$(TARGET)"
 
 test-dist: sbom-tool ## Build the packages in two different folders and compare them byte for byte
 	tests/dist/run "$(TARGET)"

@@ -401,6 +401,7 @@ impl Reader<'_> {
                     backoff = Backoff::default();
                     replied_at = BootInstant::now();
                     sent_at = replied_at;
+                    self.readers.session.notice();
                 }
                 Err(error) if has_ended(&error) || BootInstant::now() - replied_at > TTL => return,
                 Err(error) => {

@@ -105,6 +105,11 @@ impl Request {
         command
     }
 
+    /// `DLOCK.OWNER key`
+    pub fn holder(&self) -> Cmd {
+        redis::cmd("DLOCK.OWNER").arg(&*self.key).take()
+    }
+
     /// With room for its usual arguments, so that it does not grow with each of them.
     fn command(&self, name: &str) -> Cmd {
         const ARGUMENTS: usize = 10;

@@ -34,6 +34,15 @@ pub enum EventKind {
         /// How many requests wait before it, up to 1 000, if the server said so at once.
         ahead: Option<u64>,
     },
+    /// The request has waited in the queue for a second or more. This is told at most once for each acquisition, and of
+    /// one in ten seconds.
+    StillWaiting {
+        /// Who holds the lock, of several the one that has held it longest; `None` if the server has not told that. The
+        /// right to `DLOCK.OWNER` is needed for it.
+        holder: Option<Owner>,
+        /// How long it has waited.
+        waited: Duration,
+    },
     /// The lock was granted.
     Acquired {
         /// The fencing token.
@@ -119,10 +128,15 @@ impl fmt::Debug for Hook {
 
 fn trace(event: &Event) {
     use EventKind::*;
-    use tracing::{debug, error, warn};
+    use tracing::{debug, error, info, warn};
     let (owner, key) = (&event.owner, String::from_utf8_lossy(&event.key));
     match &event.kind {
         Waiting { ahead } => debug!(%key, %owner, ahead, "lock is taken, waiting"),
+        StillWaiting {
+            holder: Some(holder),
+            waited,
+        } => info!(%key, %owner, %holder, ?waited, "still waiting for the lock"),
+        StillWaiting { holder: None, waited } => info!(%key, %owner, ?waited, "still waiting for the lock"),
         Acquired { fence, took } => debug!(%key, %owner, fence, ?took, "lock acquired"),
         NotAcquired { error: None, took } => debug!(%key, %owner, ?took, "lock not acquired"),
         NotAcquired {

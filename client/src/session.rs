@@ -16,7 +16,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use redis::{Cmd, Value};
+use redis::{Cmd, Value, from_redis_value};
 use tokio::runtime;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedSender;
@@ -229,6 +229,27 @@ impl Session {
                 self.perform(step, &Arc::new(request));
             }
         }
+    }
+
+    /// Tells for whom a request waits that has waited for long.
+    pub fn notice(self: &Arc<Self>) {
+        if self.hook.is_deaf() {
+            return;
+        }
+        let Some((request, waited)) = self.table().take_noticed(BootInstant::now()) else {
+            return;
+        };
+        let session = Arc::clone(self);
+        self.spawn(async move {
+            let reply = session.send(|| request.holder()).await;
+            let (is_queued, _) = session.table().is_queued(request.number);
+            if is_queued {
+                let holder = reply
+                    .ok()
+                    .and_then(|owner| from_redis_value(owner).ok().flatten());
+                session.report(&request, || EventKind::StillWaiting { holder, waited });
+            }
+        });
     }
 
     pub fn perform(self: &Arc<Self>, step: Step, request: &Arc<Request>) {

@@ -19,6 +19,9 @@ use crate::hold::{BootInstant, Hold};
 
 /// An inbox for which nobody has waited for this long is closed.
 const IDLE: Duration = Duration::from_secs(10);
+/// It is told that a request waits after this time, but not again of any request within the next one.
+const NOTICED_AFTER: Duration = Duration::from_secs(1);
+const NOTICED_EVERY: Duration = Duration::from_secs(10);
 
 /// Of numbers that nobody chooses, which need no protection from those who would.
 #[derive(Clone, Copy, Default)]
@@ -58,6 +61,8 @@ pub(crate) struct Table {
     has_failed: bool,
     /// Why the last call of a reader has failed, and since when.
     trouble: Option<(Error, BootInstant)>,
+    /// When it is to be looked at next whether a request waits for long.
+    looks_at: Option<BootInstant>,
 }
 
 /// How many requests for a key have no place in the server's queue yet.
@@ -84,8 +89,9 @@ struct Entry {
     unsettled: Option<Unplaced>,
     /// The epoch of the inbox that it named when it was sent last, if that has failed.
     failed_in: Option<u64>,
-    /// Whether it was told that the lock is taken.
-    is_reported: bool,
+    /// Since when it waits, as was told, and whether it was told that this takes long.
+    waits_since: Option<BootInstant>,
+    is_noticed: bool,
 }
 
 /// Why a request has no place in the server's queue yet, as [`Unsettled`] counts them.
@@ -238,6 +244,7 @@ impl Table {
             inbox: Inbox::new(),
             has_failed: false,
             trouble: None,
+            looks_at: None,
         }
     }
 
@@ -359,7 +366,7 @@ impl Table {
             Ok(Value::Array(numbers)) => self.on_queued(number, sending, numbers.first(), now),
             Ok(Value::Nil) => self.tell(number, Told::Taken),
             Ok(_) => self.tell(number, Told::Again(Some(Box::new(Error::unreadable())))),
-            Err(error) if error.has_code("NOINBOX") => self.on_no_inbox(number, sending),
+            Err(error) if error.has_code("NOINBOX") => self.on_no_inbox(number, sending, now),
             Err(error) => self.tell(number, Told::Again(Some(Box::new(error)))),
         };
         step.is_urgent |= was_awaited;
@@ -374,7 +381,7 @@ impl Table {
         };
         entry.was_queued = true;
         let ahead = ahead.and_then(|ahead| u64::from_redis_value_ref(ahead).ok());
-        let waits = entry.report().map(|request| (request, ahead));
+        let waits = entry.report(now).map(|request| (request, ahead));
         if is_current {
             entry.stage = Stage::Queued;
             entry.count(None, &mut self.unsettled);
@@ -390,7 +397,7 @@ impl Table {
     }
 
     /// The request has to wait, and there is no such inbox.
-    fn on_no_inbox(&mut self, number: u64, sending: Sending) -> Step {
+    fn on_no_inbox(&mut self, number: u64, sending: Sending, now: BootInstant) -> Step {
         self.park(number, true);
         if sending.was_open {
             self.on_inbox_ended(sending.epoch);
@@ -399,7 +406,7 @@ impl Table {
             waits: self
                 .entries
                 .get_mut(&number)
-                .and_then(Entry::report)
+                .and_then(|entry| entry.report(now))
                 .map(|request| (request, None)),
             is_urgent: true,
             ..Step::default()
@@ -509,8 +516,27 @@ impl Table {
     pub fn is_queued(&self, number: u64) -> (bool, bool) {
         let entry = self.entries.get(&number);
         entry.map_or((false, false), |entry| {
-            (matches!(entry.stage, Stage::Queued), entry.is_reported)
+            (matches!(entry.stage, Stage::Queued), entry.waits_since.is_some())
         })
+    }
+
+    /// The request that waits longest in the server's queue, and for how long, if that is to be told now. Seldom, so that a
+    /// crowd costs nothing.
+    pub fn take_noticed(&mut self, now: BootInstant) -> Option<(Arc<Request>, Duration)> {
+        if self.looks_at.is_some_and(|at| now < at) {
+            return None;
+        }
+        let untold = self.entries.values_mut().filter(|entry| !entry.is_noticed);
+        let queued = untold.filter(|entry| matches!(entry.stage, Stage::Queued));
+        let waiting = queued.filter_map(|entry| Some((entry.waits_since?, entry)));
+        let (since, longest) = waiting.min_by_key(|(since, _)| *since)?;
+        if now - since < NOTICED_AFTER {
+            self.looks_at = Some(since + NOTICED_AFTER);
+            return None;
+        }
+        longest.is_noticed = true;
+        self.looks_at = Some(now + NOTICED_EVERY);
+        Some((Arc::clone(&longest.request), now - since))
     }
 
     /// Whether requests wait for an inbox, or for older requests.
@@ -763,7 +789,8 @@ impl Entry {
             sendings: 0,
             unsettled: None,
             failed_in: None,
-            is_reported: false,
+            waits_since: None,
+            is_noticed: false,
         }
     }
 
@@ -803,8 +830,12 @@ impl Entry {
         }
     }
 
-    fn report(&mut self) -> Option<Arc<Request>> {
-        (!std::mem::replace(&mut self.is_reported, true)).then(|| Arc::clone(&self.request))
+    fn report(&mut self, now: BootInstant) -> Option<Arc<Request>> {
+        if self.waits_since.is_some() {
+            return None;
+        }
+        self.waits_since = Some(now);
+        Some(Arc::clone(&self.request))
     }
 }
 

@@ -31,6 +31,7 @@ type core struct {
 	entries map[string]*entry // by request id
 	inboxes map[string]*inbox // by address
 	last    uint64            // number of an entry
+	tellsAt int64             // when the program may be told again that it waits
 }
 
 // cores has those of the clients that exist.

@@ -3,6 +3,7 @@ package dlock
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -14,6 +15,8 @@ const (
 	explainTimeout     = 200 * time.Millisecond             // how late a timeout may be because of its cause
 	giveBackTimeout    = 30 * time.Second                   // at least: a server that hangs may grant a lock late
 	lateCopies         = 500 * time.Millisecond             // within which lost connections deliver what they had
+
+	tellAfter, tellEvery = time.Second, 10 * time.Second // that a lock is waited for
 )
 
 // An entry is one request for a lock, from its first copy to the last reply. The mutex of the core guards what changes.
@@ -40,7 +43,8 @@ type entry struct {
 	queuedIn   string        // the name that the server has for it
 	isRefused  bool          // by an answer, which may overtake the reply: it is to be sent again
 	wasQueued  bool
-	afterReply func() // to an ACQUIRE in flight
+	notice     *time.Timer // tells that it waits
+	afterReply func()      // to an ACQUIRE in flight
 
 	hold
 }
@@ -150,7 +154,26 @@ func (e *entry) queued(b *inbox, ahead int64) {
 	if !e.wasQueued && !e.isSettled {
 		e.wasQueued = true
 		e.tell(Event{Kind: Queued, Ahead: ahead})
+		e.notice = e.later(tellAfter-time.Duration(now()-e.began), e.askForHolder)
 	}
+}
+
+// askForHolder tells who holds the lock that it waits for. Seldom, so that a crowd costs the server nothing.
+func (e *entry) askForHolder() {
+	if e.isSettled || now() < e.core.tellsAt {
+		return
+	}
+	e.core.tellsAt = now() + int64(tellEvery)
+	command := []any{"DLOCK.OWNER", e.key}
+	e.inbox.link.send(request{command: func() []any { return command }, done: func(r reply) {
+		e.core.mu.Lock()
+		defer e.core.mu.Unlock()
+		if holder, _ := r.value.(string); !e.isSettled {
+			event := Event{Kind: Waiting, Took: time.Duration(now() - e.began), Holder: holder}
+			go slog.Info("dlock: waiting for a lock", "key", e.key, "waited", event.Took, "holder", event.Holder)
+			e.tell(event)
+		}
+	}})
 }
 
 // foundNoInbox has the inbox opened. Then those that wait are sent again.
@@ -199,6 +222,9 @@ func (e *entry) settle(outcome error, isFinal bool) {
 	}
 	e.isSettled, e.outcome = true, outcome
 	close(e.settled)
+	if e.notice != nil {
+		e.notice.Stop()
+	}
 	if e.sends == 0 || isFinal && e.sends == 1 && !e.hasCopies {
 		e.end()
 	} else if outcome != nil {

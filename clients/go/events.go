@@ -11,18 +11,21 @@ type EventKind string
 
 const (
 	Queued      EventKind = "queued"
+	Waiting     EventKind = "waiting"
 	Acquired    EventKind = "acquired"
 	NotAcquired EventKind = "not acquired"
 	Released    EventKind = "released"
 	Lost        EventKind = "lost"
 )
 
-// An Event is what happened to a lock, for metrics.
+// An Event is what happened to a lock, for metrics. Waiting is told once a lock was waited for for a second, and not again
+// within 10 s by a client; it is logged by [slog], too.
 type Event struct {
 	Kind       EventKind
 	Key, Owner string
 	Ahead      int64         // Queued: how many wait before it, counted up to 1 000
-	Took       time.Duration // Acquired, NotAcquired: the acquisition. Released, Lost: the hold
+	Took       time.Duration // Waiting, Acquired, NotAcquired: the acquisition. Released, Lost: the hold
+	Holder     string        // Waiting: who holds the lock, if the server has told that
 	Err        error         // NotAcquired, Lost: why
 }
 

@@ -98,24 +98,38 @@ impl Effects {
     /// Prepares for a transition: see [`crate::Inputs::must_encode`].
     #[inline]
     pub(super) fn begin(&mut self, clock: LeaseClock, must_encode: bool) {
-        self.clock = clock;
-        self.skips_encoding = !must_encode;
-        self.outcome = Outcome::None;
-        self.is_changed = false;
-        self.parked = None;
-        self.queued = None;
-        self.repeated = None;
-        self.own_answer = None;
-        self.may_be_due = false;
-        self.is_fence_raised = false;
-        self.is_limit_mismatch = false;
-        self.is_search_abandoned = false;
-        self.internal_error = None;
-        self.events.clear();
-        self.wakes.clear();
-        self.calls.clear();
-        self.held_ms.clear();
-        self.change.clear();
+        // All fields are named, so that none can be forgotten.
+        let Self {
+            outcome,
+            is_changed,
+            parked,
+            queued,
+            repeated,
+            own_answer,
+            calls,
+            may_be_due,
+            events,
+            wakes,
+            max_answers: _,
+            held_ms,
+            is_fence_raised,
+            is_limit_mismatch,
+            is_search_abandoned,
+            internal_error,
+            clock: own_clock,
+            skips_encoding,
+            change,
+        } = self;
+        (*outcome, *parked, *queued, *repeated) = (Outcome::None, None, None, None);
+        (*is_changed, *may_be_due, *is_fence_raised) = (false, false, false);
+        (*is_limit_mismatch, *is_search_abandoned) = (false, false);
+        (*internal_error, *own_clock, *skips_encoding) = (None, clock, !must_encode);
+        *own_answer = None;
+        events.clear();
+        wakes.clear();
+        calls.clear();
+        held_ms.clear();
+        change.clear();
     }
 
     /// Whether to reuse them. Otherwise they hold memory that nearly no other transition needs.

@@ -32,7 +32,7 @@
 //! let request = Acquire::parse(args.into_iter(), 60_000)?;
 //!
 //! let mut transition = server.begin(&inputs, LockNameRef::new(0, b"key"), &mut lock, &mut effects);
-//! let outcome = transition.acquire(&request, b"default", true);
+//! let outcome = transition.acquire(&request, b"default");
 //! // Store the lock, then carry out the effects: block, replicate, count, deliver, publish. Also after an error.
 //! assert!(matches!(outcome?, Acquired::Granted(granted) if granted.holds == 1));
 //! assert!(!lock.is_free() && effects.change().is_some());

@@ -4,7 +4,7 @@ use dlock_core::engine::{self, Error, held_back};
 use crate::commands::CATEGORY;
 use crate::host::config;
 use crate::host::reply::reply_grant;
-use crate::redis::{Argument, Call, Command, KeyUse, Metadata};
+use crate::redis::{Argument, Command, Invocation, KeyUse, Metadata};
 
 /// DLOCK.ACQUIRE key owner lease-ms [SHARED | LIMIT n] [BLOCK timeout-ms | QUEUE inbox timeout-ms] [REQID id]
 ///
@@ -56,7 +56,7 @@ impl Command for Acquire {
         since: c"0.1.0",
     };
 
-    fn run(call: &mut Call<'_>) -> Result<(), Error> {
+    fn run(call: &mut Invocation<'_>) -> Result<(), Error> {
         let mut request = dlock_core::Acquire::parse(call.options(), config::max_lease_ms())?;
         let (key, flags) = (call.arg(1)?, call.ctx.flags());
         let is_queued = request.wait.is_some_and(|wait| wait.inbox.is_some());

@@ -2,7 +2,7 @@
 
 use dlock_core::engine::{self, Error};
 
-use crate::redis::{Argument, Call, Command, KeyUse, Metadata};
+use crate::redis::{Argument, Command, Invocation, KeyUse, Metadata};
 
 /// DLOCK.APPLY key change
 ///
@@ -25,7 +25,7 @@ impl Command for Apply {
         since: c"0.1.0",
     };
 
-    fn run(call: &mut Call<'_>) -> Result<(), Error> {
+    fn run(call: &mut Invocation<'_>) -> Result<(), Error> {
         let (key, change, flags) = (call.arg(1)?, call.arg(2)?, call.ctx.flags());
         engine::apply(&mut call.ctx, key, flags, change.bytes())?;
         call.ctx.reply_ok();

@@ -2,7 +2,7 @@ use dlock_core::engine::{Cause, Error, decide, held_back};
 
 use crate::commands::CATEGORY;
 use crate::host::config;
-use crate::redis::{Argument, Call, Command, KeyUse, Metadata};
+use crate::redis::{Argument, Command, Invocation, KeyUse, Metadata};
 
 /// DLOCK.EXTEND key owner lease-ms [FENCE fence | REQID id]
 ///
@@ -40,7 +40,7 @@ impl Command for Extend {
         since: c"0.1.0",
     };
 
-    fn run(call: &mut Call<'_>) -> Result<(), Error> {
+    fn run(call: &mut Invocation<'_>) -> Result<(), Error> {
         let request = dlock_core::Extend::parse(call.options(), config::max_lease_ms())?;
         let (key, flags) = (call.arg(1)?, call.ctx.flags());
         if !flags.can_block() {

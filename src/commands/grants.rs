@@ -2,7 +2,7 @@ use dlock_core::engine::{Error, answering};
 
 use crate::commands::CATEGORY;
 use crate::host::reply::reply_grants;
-use crate::redis::{Argument, Call, Command, Metadata};
+use crate::redis::{Argument, Command, Invocation, Metadata};
 
 /// DLOCK.GRANTS inbox cursor [BLOCK timeout-ms] [TTL ttl-ms]
 ///
@@ -31,7 +31,7 @@ impl Command for Grants {
         since: c"0.1.0",
     };
 
-    fn run(call: &mut Call<'_>) -> Result<(), Error> {
+    fn run(call: &mut Invocation<'_>) -> Result<(), Error> {
         let mut request = dlock_core::Grants::parse(call.arg(1)?.bytes(), call.options())?;
         let ctx = &mut call.ctx;
         let flags = ctx.flags();

@@ -3,7 +3,7 @@ use dlock_core::engine::{Error, guard};
 
 use crate::commands::CATEGORY;
 use crate::host::PROBE;
-use crate::redis::{Argument, Call, Command, Ctx, InnerCommand, KeyUse, Metadata, RStr, RString};
+use crate::redis::{Argument, Command, Ctx, InnerCommand, Invocation, KeyUse, Metadata, RStr, RString};
 
 /// DLOCK.GUARD key owner fence [command [arg ...]]
 ///
@@ -43,7 +43,7 @@ impl Command for Guard {
         since: c"0.1.0",
     };
 
-    fn run(call: &mut Call<'_>) -> Result<(), Error> {
+    fn run(call: &mut Invocation<'_>) -> Result<(), Error> {
         let request = dlock_core::Guard::parse(call.options())?;
         let (key, command) = (call.arg(1)?, call.inner_command(COMMAND_AT));
         if let Some(command) = &command {

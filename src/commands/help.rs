@@ -1,7 +1,7 @@
 use dlock_core::engine::Error;
 
 use crate::commands::{Acquire, CATEGORY, Extend, Grants, Guard, Info, Owner, Release};
-use crate::redis::{Call, Command, Metadata};
+use crate::redis::{Command, Invocation, Metadata};
 
 /// DLOCK.HELP
 ///
@@ -36,7 +36,7 @@ impl Command for Help {
         since: c"0.1.0",
     };
 
-    fn run(call: &mut Call<'_>) -> Result<(), Error> {
+    fn run(call: &mut Invocation<'_>) -> Result<(), Error> {
         call.ctx.reply_array(COMMANDS.len().saturating_mul(2));
         for (syntax, metadata) in COMMANDS {
             call.ctx.reply_status(syntax);

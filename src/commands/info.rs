@@ -4,7 +4,7 @@ use dlock_core::engine::{EngineState, Error, LockValue, MAX_WAITERS_SHOWN, Proce
 use dlock_core::{Holder, LeaseClock, Limit, LockNameRef, Timeout, Waiter};
 
 use crate::commands::CATEGORY;
-use crate::redis::{Argument, Call, Command, Ctx, KeyUse, Metadata, ReadKey, Value};
+use crate::redis::{Argument, Command, Ctx, Invocation, KeyUse, Metadata, ReadKey, Value};
 
 /// DLOCK.INFO key
 ///
@@ -27,7 +27,7 @@ impl Command for Info {
         since: c"0.1.0",
     };
 
-    fn run(call: &mut Call<'_>) -> Result<(), Error> {
+    fn run(call: &mut Invocation<'_>) -> Result<(), Error> {
         let (name, flags, db) = (call.arg(1)?, call.ctx.flags(), call.ctx.db());
         let clock = begin_read(&mut call.ctx, flags);
         let (waiting, waiters) = waiters(call.ctx.state(), db, name.bytes());

@@ -1,7 +1,7 @@
 use dlock_core::engine::{Error, LockValue, begin_read};
 
 use crate::commands::CATEGORY;
-use crate::redis::{Argument, Call, Command, KeyUse, Metadata, ReadKey, Value};
+use crate::redis::{Argument, Command, Invocation, KeyUse, Metadata, ReadKey, Value};
 
 /// DLOCK.OWNER key
 ///
@@ -25,7 +25,7 @@ impl Command for Owner {
         since: c"0.1.0",
     };
 
-    fn run(call: &mut Call<'_>) -> Result<(), Error> {
+    fn run(call: &mut Invocation<'_>) -> Result<(), Error> {
         let (name, flags) = (call.arg(1)?, call.ctx.flags());
         let clock = begin_read(&mut call.ctx, flags);
         let key = ReadKey::<LockValue>::open(&mut call.ctx, name);

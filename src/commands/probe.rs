@@ -1,7 +1,7 @@
 use dlock_core::engine::Error;
 
 use crate::host::PROBE;
-use crate::redis::{Argument, Call, Command, KeyUse, Metadata};
+use crate::redis::{Argument, Command, Invocation, KeyUse, Metadata};
 
 /// DLOCK.PROBE [key ...]
 ///
@@ -25,7 +25,7 @@ impl Command for Probe {
         since: c"0.1.0",
     };
 
-    fn run(call: &mut Call<'_>) -> Result<(), Error> {
+    fn run(call: &mut Invocation<'_>) -> Result<(), Error> {
         call.ctx.reply_ok();
         Ok(())
     }

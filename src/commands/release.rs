@@ -1,7 +1,7 @@
 use dlock_core::engine::{Cause, Error, decide};
 
 use crate::commands::CATEGORY;
-use crate::redis::{Argument, Call, Command, KeyUse, Metadata};
+use crate::redis::{Argument, Command, Invocation, KeyUse, Metadata};
 
 /// DLOCK.RELEASE key owner [FENCE fence] [ALL | REQID id]
 ///
@@ -35,7 +35,7 @@ impl Command for Release {
         since: c"0.1.0",
     };
 
-    fn run(call: &mut Call<'_>) -> Result<(), Error> {
+    fn run(call: &mut Invocation<'_>) -> Result<(), Error> {
         let request = dlock_core::Release::parse(call.options())?;
         let (key, flags) = (call.arg(1)?, call.ctx.flags());
         let holds_left = decide(&mut call.ctx, key, flags, Cause::Client, |transition| {

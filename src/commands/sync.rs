@@ -2,7 +2,7 @@ use dlock_core::engine::{Error, MAX_MS, checkpoint};
 use dlock_core::{Checkpoint, MAX_FENCE};
 
 use crate::host::AT_MOST;
-use crate::redis::{Argument, Call, Command, Metadata};
+use crate::redis::{Argument, Command, Invocation, Metadata};
 
 /// DLOCK.SYNC fence grace-left-ms \[ATMOST\]
 ///
@@ -30,7 +30,7 @@ impl Command for CheckpointCommand {
         since: c"0.1.0",
     };
 
-    fn run(call: &mut Call<'_>) -> Result<(), Error> {
+    fn run(call: &mut Invocation<'_>) -> Result<(), Error> {
         let received = Checkpoint {
             fence: number(call, 1, "fence", MAX_FENCE)?,
             grace_left_ms: number(call, 2, "grace-left-ms", MAX_MS)?,
@@ -43,7 +43,7 @@ impl Command for CheckpointCommand {
     }
 }
 
-fn number(call: &Call<'_>, position: usize, what: &'static str, max: u64) -> Result<u64, Error> {
+fn number(call: &Invocation<'_>, position: usize, what: &'static str, max: u64) -> Result<u64, Error> {
     let text = call.arg(position)?.bytes();
     Ok(dlock_core::number(what, text, 0, max)?)
 }

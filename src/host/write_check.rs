@@ -26,9 +26,9 @@ fn unless_saving(ctx: &mut Ctx<'_>, key: RStr<'_>) -> WriteCheck {
 
 fn rejected(ctx: &mut Ctx<'_>, key: RStr<'_>, flags: Flags, error: &str) -> WriteCheck {
     match code(error) {
-        _ if !flags.is_cluster() => WriteCheck::Later,
+        _ if !flags.is_cluster() => WriteCheck::Refused,
         // These say nothing about where the key is.
-        "NOREPLICAS" | "MISCONF" | "READONLY" | "MASTERDOWN" | "OOM" | "LOADING" => WriteCheck::Later,
+        "NOREPLICAS" | "MISCONF" | "READONLY" | "MASTERDOWN" | "OOM" | "LOADING" => WriteCheck::Refused,
         code if is_cluster_down(code, error) => {
             WriteCheck::Unavailable("CLUSTERDOWN the cluster is down, try again".to_owned())
         }
@@ -36,7 +36,7 @@ fn rejected(ctx: &mut Ctx<'_>, key: RStr<'_>, flags: Flags, error: &str) -> Writ
             // Its waiters came after ASKING. Without a key the server checks everything else.
             Location::Importing => match ctx.can_write(PROBE, &[]) {
                 Ok(()) => unless_saving(ctx, key),
-                Err(_) => WriteCheck::Later,
+                Err(_) => WriteCheck::Refused,
             },
             Location::Elsewhere { slot, address } => WriteCheck::Elsewhere(format!("MOVED {slot} {address}")),
             Location::Here | Location::Unknown => WriteCheck::Unavailable(

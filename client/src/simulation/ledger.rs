@@ -124,6 +124,7 @@ impl Ledger {
                     self.counts.note("lost");
                 }
             }
+            EventKind::StillWaiting { .. } => self.counts.note("still waiting"),
             EventKind::RenewFailed { .. } | EventKind::RenewedAgain => {}
         }
     }

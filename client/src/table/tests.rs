@@ -76,3 +76,29 @@ fn request_whose_reply_was_lost_is_sent_again_by_its_caller_while_its_inbox_last
     _ = table.poll_outcome(7, now, Waker::noop());
     assert!(table.begin(&request, now).is_some());
 }
+
+/// A request that the server has queued.
+fn waiting(table: &mut Table, number: u64, now: BootInstant) -> Arc<Request> {
+    let request = request(number);
+    let (_, sending) = table.begin(&request, now).expect("it is the first one");
+    table.on_reply(&request, sending, queued(), now);
+    request
+}
+
+#[test]
+fn longest_wait_is_noticed_after_a_second_and_the_next_one_ten_seconds_later() {
+    let (mut table, start) = (Table::new(), BootInstant::now());
+    let after = |ms| start + Duration::from_millis(ms);
+    let noticed = |table: &mut Table, ms| {
+        let (request, waited) = table.take_noticed(after(ms))?;
+        Some((request.number, waited.as_millis()))
+    };
+    assert_eq!(noticed(&mut table, 0), None);
+    waiting(&mut table, 2, after(0));
+    waiting(&mut table, 1, after(500));
+    assert_eq!(noticed(&mut table, 999), None);
+    assert_eq!(noticed(&mut table, 1_000), Some((2, 1_000)));
+    assert_eq!(noticed(&mut table, 10_999), None);
+    assert_eq!(noticed(&mut table, 11_000), Some((1, 10_500)));
+    assert_eq!(noticed(&mut table, 30_000), None);
+}

@@ -67,10 +67,10 @@ func main() {
 	}
 	d := driver{
 		client:       client,
-		locker:       dlock.New(client),
 		acquisitions: map[int]*acquisition{},
 		output:       json.NewEncoder(os.Stdout),
 	}
+	d.locker = dlock.New(client, dlock.WithEvents(d.tellWaiting))
 	d.write(result{"driver": "go", "renews_while_blocked": true})
 	input := bufio.NewScanner(os.Stdin)
 	for input.Scan() {
@@ -86,6 +86,17 @@ func main() {
 		d.run(c)
 	}
 	d.close()
+}
+
+func (d *driver) tellWaiting(event dlock.Event) {
+	if event.Kind != dlock.Waiting {
+		return
+	}
+	told := result{"event": "waiting", "key": event.Key, "holder": event.Holder, "waited_ms": event.Took.Milliseconds()}
+	if event.Holder == "" {
+		told["holder"] = nil
+	}
+	d.write(told)
 }
 
 // clientOf returns a client of a server, of a cluster, or of the primary "main" that a Sentinel knows.

@@ -4,6 +4,7 @@ import type { Key } from "./options.js";
 /** What happens to a lock, for metrics. Times are in ms. */
 export type LockEvent = { readonly key: Key; readonly owner: string } & (
   | { readonly type: "queued"; /** How many wait before it. */ readonly ahead: number }
+  | { readonly type: "waiting"; readonly ms: number; /** None: the server has not told it. */ readonly holder?: string }
   | { readonly type: "acquired"; /** After how long. */ readonly ms: number; readonly fence: number }
   | { readonly type: "not acquired"; readonly ms: number; /** None: it is taken. */ readonly error: unknown }
   | { readonly type: "released"; /** For how long it was held. */ readonly ms: number }

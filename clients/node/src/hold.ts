@@ -17,6 +17,9 @@ let requests = 0;
 /** How long a release waits for a server that does not confirm it. */
 const RELEASED_WITHIN = 10_000;
 
+/** After how long the program is told that it waits. */
+const TOLD_AFTER = 1_000;
+
 /** What all requests of a Locks share. */
 export interface Scope {
   readonly router: Router;
@@ -130,7 +133,11 @@ export class Hold implements Acquisition {
 
   queue(ahead: number): void {
     [this.lastReply, this.lastError] = ["queued", undefined];
-    if (!this.#wasQueued) this.report({ type: "queued", ahead });
+    if (!this.#wasQueued) {
+      this.report({ type: "queued", ahead });
+      const since = now();
+      if (this.scope.onEvent) this.#timer = setTimeout(() => void this.#tellWaiting(since), TOLD_AFTER).unref();
+    }
     this.#wasQueued = true;
   }
 
@@ -182,6 +189,13 @@ export class Hold implements Acquisition {
   report(event: Event): void {
     const { onEvent } = this.scope;
     if (onEvent) report(onEvent, { key: this.key, owner: this.owner, ...event });
+  }
+
+  async #tellWaiting(since: number): Promise<void> {
+    if (!this.scope.router.tellsWaiting()) return;
+    const holder = await this.scope.router.holder(this.rawKey);
+    if (this.stage !== "waiting") return;
+    this.report({ type: "waiting", ms: now() - since, ...(holder && { holder }) });
   }
 
   #reportEnd(error?: LockError): void {

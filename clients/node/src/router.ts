@@ -19,6 +19,9 @@ const MAX_PAUSE = 400;
 /** How late a timeout may be because its cause is asked for. */
 const ASKED_FOR = 200;
 
+/** How often a program is told that it waits. */
+const TOLD_EVERY = 10_000;
+
 /** For how long connections that nothing uses stay open. */
 const IDLE = 5_000;
 
@@ -34,6 +37,7 @@ export class Router implements Table {
   readonly #moved = new Map<number, string>();
   readonly #tasks = new Tasks();
   #calls = 0;
+  #tellsAt = 0;
   #idle: NodeJS.Timeout | undefined;
 
   private constructor(private readonly client: Client) {}
@@ -72,6 +76,19 @@ export class Router implements Table {
     if (!request.lastReply) return noReply(this.server, "none to this request");
     const ask = async () => (await this.#session(request.rawKey)).explain(request);
     return await inTime(ask(), ASKED_FOR).catch((error) => lockError(error, this.server));
+  }
+
+  /** Whether the program is to be told now that it waits: seldom, so that a crowd costs the server nothing. */
+  tellsWaiting(): boolean {
+    const isTold = now() >= this.#tellsAt;
+    if (isTold) this.#tellsAt = now() + TOLD_EVERY;
+    return isTold;
+  }
+
+  /** Who holds a lock, if the server says that. */
+  async holder(rawKey: string | Buffer): Promise<string | undefined> {
+    const asked = this.call(rawKey, () => ["DLOCK.OWNER", rawKey], () => false);
+    return await asked.then((owner) => (owner === null ? undefined : String(owner)), () => undefined);
   }
 
   find(id: string): Acquisition | undefined {

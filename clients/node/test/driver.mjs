@@ -6,7 +6,7 @@ import { AcquireTimeout, LockError, Locks, Lost } from "redis-dlock";
 import { clients } from "./clients.mjs";
 
 const [name, address] = process.argv.slice(2);
-const locks = new Locks(await clients[name](address));
+const locks = new Locks(await clients[name](address), { onEvent: tellWaiting });
 /** Locks that are held, and acquisitions that wait, by the id of their command. */
 const [held, waiting] = [new Map(), new Map()];
 /** The locks of hold_many. */
@@ -18,6 +18,10 @@ const lock = (of) => held.get(of) ?? fail(`no lock of ${of}`);
 const fail = (message) => {
   throw new Error(message);
 };
+
+function tellWaiting({ type, key, ms, holder = null }) {
+  if (type === "waiting") print({ event: "waiting", key, holder, waited_ms: Math.floor(ms) });
+}
 
 /** An address where nobody listens. */
 const NOWHERE = "redis://127.0.0.1:1";

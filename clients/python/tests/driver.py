@@ -79,6 +79,11 @@ def because(error: dlock.Lost) -> Command:
     return {"because": error.reason, **({"last": word(last)} if error.reason == "EXPIRED" and last else {})}
 
 
+def tell_waiting(event: dlock.Event) -> None:
+    if event.name == "waiting":
+        say(event="waiting", key=event.key, holder=event.holder or None, waited_ms=int(event.seconds * 1000))
+
+
 def tell_lost(number: int, held: Any) -> None:
     say(event="lost", of=number, **because(held.lost_error()))
 
@@ -122,7 +127,7 @@ class Threads:
         self.address = address
         self.many: List[dlock.Held] = []
         self.client = client_of(address, redis)
-        self.locks = dlock.Locks(self.client)
+        self.locks = dlock.Locks(self.client, on_event=tell_waiting)
         self.held: Dict[int, dlock.Held] = {}
 
     def run(self) -> None:
@@ -259,7 +264,7 @@ class Tasks:
         self.address = address
         self.many: List[dlock.aio.Held] = []
         self.client = client_of(address, redis.asyncio)
-        self.locks = dlock.aio.Locks(self.client)
+        self.locks = dlock.aio.Locks(self.client, on_event=tell_waiting)
         self.held: Dict[int, dlock.aio.Held] = {}
         self.tasks: Dict[int, asyncio.Task[None]] = {}
 

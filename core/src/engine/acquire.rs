@@ -20,9 +20,12 @@ pub fn acquire<H: Host>(
 ) -> Result<Acquired, Error> {
     // An expired lease must not look like a deadlock, and a retry must not find a grant that is to be rolled back.
     let are_due_first = request.wait.is_some() || host.state().server.inboxes.undelivered() > 0;
-    let queues_are_current = !are_due_first || due::process_before(host, flags, request);
+    let are_current = !are_due_first || due::process_before(host, flags, request);
     let acquired = decide(host, name, flags, Cause::Client, |transition| {
-        transition.acquire(request, user, queues_are_current)
+        if !are_current {
+            transition.queues_are_behind();
+        }
+        transition.acquire(request, user)
     });
     if let Err(Error::Rejected(crate::wire::Error::Deadlock(cycle))) = &acquired {
         log_deadlock(host, cycle);

@@ -6,8 +6,8 @@ use super::host::{Flags, Host, WriteCheck};
 use super::internal_error::internal_error;
 use super::lock_change::{Cause, decide};
 use super::pass::{Pass, Slice};
-use super::perform::perform;
-use super::{rollback, wait_timer};
+use super::perform::{Origin, perform};
+use super::{refused, rollback, wait_timer};
 use crate::effects::Effects;
 use crate::names::LockName;
 use crate::wire::Acquire;
@@ -74,6 +74,7 @@ fn process_due_while<H: Host>(host: &mut H, goes_on: impl Fn(usize, &H) -> bool)
     let mut processed = 0_usize;
     let slice = Slice::of_ms(ROLLBACK_SLICE_MS, host);
     rollback::roll_back_grants(host, flags, &slice);
+    refused::retry(host, now);
     let is_done = loop {
         let Some(name) = host.state().server.wait_table.next_due(now) else {
             break true;
@@ -102,8 +103,16 @@ fn process_due_while<H: Host>(host: &mut H, goes_on: impl Fn(usize, &H) -> bool)
 
 pub(crate) fn process_lock<H: Host>(host: &mut H, name: &LockName, key: H::Name<'_>, flags: H::Flags) {
     match gate::check(host, key, flags) {
-        WriteCheck::Accepted => run_timer_step(host, name, key, flags),
+        WriteCheck::Accepted => {
+            refused::end(host);
+            run_timer_step(host, name, key, flags);
+        }
+        WriteCheck::Refused => {
+            time_out_waiters(host, name, key);
+            refused::suspend(host, name);
+        }
         WriteCheck::Later => {
+            refused::end(host);
             time_out_waiters(host, name, key);
             let retry = host.now().after_ms(RETRY_MS);
             host.state().server.wait_table.defer(name.as_ref(), retry);
@@ -129,7 +138,7 @@ fn time_out_waiters<H: Host>(host: &mut H, name: &LockName, key: H::Name<'_>) {
     let (name, mut effects) = (name.as_ref(), Effects::default());
     let now = host.now();
     host.state().server.time_out_waiters(name, now, &mut effects);
-    perform(host, (key, name), true, &mut effects);
+    perform(host, (key, name), Origin::Decided, &mut effects);
 }
 
 /// Answers all waiters of a lock with an error.
@@ -140,5 +149,5 @@ fn turn_away_waiters<H: Host>(host: &mut H, name: &LockName, key: H::Name<'_>, e
     state.server.turn_away_waiters(name, error, now, &mut effects);
     let dropped = &mut state.schedule.dropped_waiters;
     *dropped = dropped.saturating_add(effects.wakes.len());
-    perform(host, (key, name), true, &mut effects);
+    perform(host, (key, name), Origin::Decided, &mut effects);
 }

@@ -15,7 +15,7 @@ pub(super) fn check<H: Host>(host: &mut H, name: H::Name<'_>, flags: H::Flags) -
         return WriteCheck::Elsewhere(DEMOTED.to_owned());
     }
     if !flags.is_active_primary() || host.is_paused() {
-        return WriteCheck::Later;
+        return WriteCheck::Refused;
     }
     host.check_write(name, flags)
 }

@@ -9,9 +9,10 @@ use crate::time::Instant;
 use crate::transition::Offset;
 
 /// All that is held back, oldest first: so it is acknowledged, and so it is overdue.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct HeldBack(pub(super) VecDeque<Held>);
 
+#[derive(Clone)]
 pub(super) struct Held {
     pub(super) lock: LockName,
     pub(super) wake: Wake,

@@ -180,8 +180,10 @@ pub enum Stored<V> {
 pub enum WriteCheck {
     /// It would.
     Accepted,
-    /// Too few replicas, the disk is full, the lock is being saved ...
+    /// Not of this key: the lock is being saved.
     Later,
+    /// Not of any key: clients are paused, too few replicas, the disk is full ...
+    Refused,
     /// The key is served elsewhere: the error for the waiters.
     Elsewhere(String),
     /// It may be served here again: the error for the waiters, who need not wait for that.

@@ -4,7 +4,7 @@
 use super::error::Error;
 use super::host::{Flags, Host, OpenKey, Stored};
 use super::lock_value::{LockValue, check_plausible};
-use super::perform::{fail, perform};
+use super::perform::{Origin, fail, perform};
 use super::state::EngineState;
 use crate::cluster::slots::slot_of;
 use crate::effects::Effects;
@@ -55,7 +55,7 @@ pub fn decide<H: Host, R>(
     };
     let mut change = LockChange::open(host, name, lock, now)?;
     let outcome = change.transit(&inputs, cause, transition);
-    change.commit(true, outcome.map_err(Error::Rejected))
+    change.commit(Origin::Decided, outcome.map_err(Error::Rejected))
 }
 
 /// Applies a change of the lock called `name` from the primary or the AOF. From a node that migrates slots to this one
@@ -75,7 +75,7 @@ pub fn apply<H: Host>(host: &mut H, name: H::Name<'_>, flags: H::Flags, encoded:
     let (value, state, effects) = change.parts();
     let outcome = state.server.apply(now, &mut value.lock, encoded, effects);
     state.server.wait_table.recheck_holders(lock);
-    change.commit(false, outcome.map_err(Error::Rejected))
+    change.commit(Origin::Received, outcome.map_err(Error::Rejected))
 }
 
 /// A lock that is open for one change.
@@ -142,11 +142,11 @@ impl<'c, 'n, H: Host + 'c> LockChange<'c, 'n, H> {
 
     /// Stores or deletes the lock, then carries out the effects. Returns the outcome of the transition, unless the lock
     /// could not be stored.
-    fn commit<R>(mut self, is_decision: bool, outcome: Result<R, Error>) -> Result<R, Error> {
+    fn commit<R>(mut self, origin: Origin, outcome: Result<R, Error>) -> Result<R, Error> {
         let is_stored = self.store();
         let (host, mut effects) = (self.key.close(), self.effects);
         let outcome = if is_stored {
-            perform(host, (self.name, self.lock), is_decision, &mut effects);
+            perform(host, (self.name, self.lock), origin, &mut effects);
             outcome
         } else {
             fail(host, self.lock, &mut effects);

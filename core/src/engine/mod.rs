@@ -29,6 +29,7 @@ mod moved;
 mod pass;
 mod perform;
 mod read;
+mod refused;
 mod replication_targets;
 mod restored;
 mod rollback;

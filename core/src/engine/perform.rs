@@ -14,12 +14,20 @@ use crate::effects::{Answer, Effects};
 use crate::names::LockNameRef;
 use crate::wire::Event;
 
-/// Carries out the effects of a change whose lock is stored: `lock` is its name for the core. `is_decision`: it was decided
-/// here, not received from the primary or the AOF.
+/// Where a change comes from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// It was decided here.
+    Decided,
+    /// The primary or the AOF sent it.
+    Received,
+}
+
+/// Carries out the effects of a change whose lock is stored: `lock` is its name for the core.
 pub(super) fn perform<H: Host>(
     host: &mut H,
     (name, lock): (H::Name<'_>, LockNameRef<'_>),
-    is_decision: bool,
+    origin: Origin,
     effects: &mut Effects,
 ) {
     // Before the module's keyspace events, which may make other modules run commands that grant this waiter.
@@ -27,7 +35,7 @@ pub(super) fn perform<H: Host>(
         host.block(call);
     }
     replicate(host, name, effects);
-    if is_decision {
+    if origin == Origin::Decided {
         count(host.state(), lock, effects);
         if host.state().server.cluster.is_some() {
             announce(host, false);

@@ -26,7 +26,10 @@ pub(super) fn roll_back_grants<H: Host>(host: &mut H, flags: H::Flags, slice: &S
         };
         let now = host.now();
         let state = host.state();
-        let is_for_later = matches!(check, WriteCheck::Later | WriteCheck::Unavailable(_));
+        let is_for_later = matches!(
+            check,
+            WriteCheck::Later | WriteCheck::Refused | WriteCheck::Unavailable(_)
+        );
         if is_for_later && grant.lease_end > now {
             state.server.inboxes.put_back(grant);
             state.rollback_not_before = now.after_ms(RETRY_MS);

@@ -61,6 +61,8 @@ pub struct Schedule {
     /// Waiters that were dropped and not logged yet.
     pub(super) dropped_waiters: usize,
     pub(super) moved: MovedQueues,
+    /// Nothing can be written: when the next queue tries. See [`super::refused`].
+    pub(super) refused_until: Option<Instant>,
 }
 
 /// How far [`super::moved`] is.
@@ -101,9 +103,12 @@ impl EngineState {
         let inboxes = &self.server.inboxes;
         let rollback = (inboxes.undelivered() > 0).then_some(self.rollback_not_before);
         let restored = (!self.restored.is_empty()).then_some(Instant::DISTANT_PAST);
+        let refused = self.schedule.refused_until;
+        let refused = refused.filter(|_| !self.server.wait_table.is_empty());
         rollback
             .into_iter()
             .chain(restored)
+            .chain(refused)
             .chain(self.server.wait_table.next_wakeup())
             .chain(inboxes.next_wakeup())
             .chain(self.held_back.until())

@@ -11,8 +11,8 @@ use crate::expiry::DueLock;
 use crate::time::Instant;
 
 const SLICE_MS: u64 = 1;
-/// When a lock in a slot of another node is looked at again.
-const NOT_OWNED_RETRY_MS: u64 = 1_000;
+/// When a lock in a slot of another node is looked at again. There may be as many as a migration has left, for ever.
+const NOT_OWNED_RETRY_MS: u64 = 10_000;
 /// Reading the clock costs as much as removing a small lock: not after each.
 const LOCKS_PER_CLOCK_READ: usize = 8;
 

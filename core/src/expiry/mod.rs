@@ -148,23 +148,23 @@ mod tests {
 
     #[test]
     fn flushed_databases_are_freed_in_chunks() {
-        let mut registry = ExpiryIndex::default();
+        let mut index = ExpiryIndex::default();
         for db in 0..3 {
             for n in 0..2000_u32 {
                 let at = Instant::default().after_ms(u64::from(n % 2) * 1000);
-                registry.insert(db, &n.to_be_bytes(), at);
+                index.insert(db, &n.to_be_bytes(), at);
             }
         }
-        registry.flush(1);
-        assert_eq!(registry.len(), 4000);
-        registry.flush(-1);
-        assert_eq!(registry.len(), 0);
-        let kept = registry.insert(0, b"later", Instant::default());
+        index.flush(1);
+        assert_eq!(index.len(), 4000);
+        index.flush(-1);
+        assert_eq!(index.len(), 0);
+        let kept = index.insert(0, b"later", Instant::default());
         // Of each database 1000 names of 8 bytes in each of two buckets.
-        let slices = std::iter::from_fn(|| registry.free_chunk().then_some(())).count();
+        let slices = std::iter::from_fn(|| index.free_chunk().then_some(())).count();
         assert_eq!(slices, 3 * 2 * 2);
-        assert_eq!(registry.len(), 1);
-        registry.remove(0, b"later", kept);
-        assert_eq!(registry.len(), 0);
+        assert_eq!(index.len(), 1);
+        index.remove(0, b"later", kept);
+        assert_eq!(index.len(), 0);
     }
 }

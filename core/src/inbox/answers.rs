@@ -9,7 +9,7 @@ use crate::time::Instant;
 use crate::wire::{Error, Granted};
 
 /// An answer, and the request that it is for.
-#[derive(Clone, Debug, Hash)]
+#[derive(Clone, Debug)]
 pub struct Answered {
     /// The lock.
     pub name: LockName,
@@ -74,7 +74,7 @@ impl Answered {
 const NUMBERS_BYTES: usize = 100;
 
 /// The answers that are not acknowledged, oldest first.
-#[derive(Clone, Debug, Hash)]
+#[derive(Clone, Debug)]
 pub(super) struct Answers {
     kept: VecDeque<Answered>,
     /// The last cursor that was acknowledged, at first the one that the reader began with.

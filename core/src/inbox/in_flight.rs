@@ -10,7 +10,7 @@ use crate::names::{LockName, Owner, RequestId, RequestKey};
 use crate::time::Instant;
 
 /// A grant whose client is gone.
-#[derive(Clone, Debug, Hash)]
+#[derive(Clone, Debug)]
 pub struct Undelivered {
     /// The lock.
     pub name: LockName,
@@ -25,7 +25,7 @@ pub struct Undelivered {
     cursor: u64,
 }
 
-#[derive(Clone, Debug, Default, Hash)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct InFlight {
     /// The grants with request ids, and the cursors of their answers.
     by_request: BTreeMap<RequestKey, u64>,

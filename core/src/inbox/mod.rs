@@ -20,7 +20,6 @@
 mod answers;
 mod delivery;
 mod ended;
-mod hash;
 mod in_flight;
 mod named;
 mod outcome;
@@ -73,13 +72,13 @@ pub struct Inboxes {
 }
 
 /// An inbox that has ended, until its waiters have left and its grants are given up: a slice at a time.
-#[derive(Clone, Debug, Hash)]
+#[derive(Clone, Debug)]
 struct Ended {
     waiters: Waiters,
     answers: Answers,
 }
 
-#[derive(Clone, Debug, Hash)]
+#[derive(Clone, Debug)]
 enum Inbox {
     /// That of a BLOCK whose request waits.
     Waiting(Ticket, LockName),

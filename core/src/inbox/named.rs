@@ -18,7 +18,7 @@ pub(super) const LAST_PASSES: u8 = 4;
 /// The waiters of an inbox.
 pub(super) type Waiters = BTreeMap<Ticket, LockName>;
 
-#[derive(Clone, Debug, Hash)]
+#[derive(Clone, Debug)]
 pub(super) struct Named {
     pub(super) name: Rc<[u8]>,
     db: i32,
@@ -31,7 +31,7 @@ pub(super) struct Named {
     pub(super) ttl_ms: u64,
 }
 
-#[derive(Clone, Copy, Debug, Hash)]
+#[derive(Clone, Copy, Debug)]
 pub(super) enum Reader {
     /// A call waits for answers.
     Blocked {

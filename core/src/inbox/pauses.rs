@@ -3,7 +3,7 @@
 use crate::time::Instant;
 
 /// The pauses of clients, as far as looks at the server tell.
-#[derive(Clone, Debug, Default, Hash)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Pauses {
     looked: Option<Instant>,
     is_paused: bool,

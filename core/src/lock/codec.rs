@@ -81,8 +81,8 @@ pub(crate) fn decode_change(bytes: &[u8], now: Instant) -> Result<ChangeRecord<'
         match reader.byte()? {
             HOLDER => change.holders.push(reader.holder(now)?),
             _ if !change.holders.is_empty() => return Err(Error::InvalidEncoding),
-            EXPIRED => change.removals.push(reader.departure(Event::Expired)?),
-            RELEASED => change.removals.push(reader.departure(Event::Released)?),
+            EXPIRED => change.removals.push(reader.removal(Event::Expired)?),
+            RELEASED => change.removals.push(reader.removal(Event::Released)?),
             _ => return Err(Error::InvalidEncoding),
         }
     }
@@ -128,8 +128,8 @@ impl Writer {
         self.number(holder.since().ms_until(clock.now).min(MAX_MS));
         self.number(u64::from(holder.anonymous()));
         self.number(holder.request_ids().len() as u64);
-        for name in holder.request_ids() {
-            self.string(name);
+        for id in holder.request_ids() {
+            self.string(id);
         }
     }
 
@@ -160,7 +160,7 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    fn departure(&mut self, event: Event) -> Result<Removal<'a>, Error> {
+    fn removal(&mut self, event: Event) -> Result<Removal<'a>, Error> {
         Ok(Removal {
             owner: self.string(MAX_OWNER_BYTES)?,
             event,
@@ -181,7 +181,7 @@ impl<'a> Reader<'a> {
         let held_ms = self.number(MAX_MS)?;
         let anonymous =
             u32::try_from(self.number(u64::from(u32::MAX))?).map_err(|_| Error::InvalidEncoding)?;
-        let names = self.number(MAX_REQUEST_IDS as u64)?;
+        let ids = self.number(MAX_REQUEST_IDS as u64)?;
         let mut holder = Holder::new(
             owner,
             limit,
@@ -192,12 +192,12 @@ impl<'a> Reader<'a> {
         holder
             .add_anonymous(anonymous)
             .map_err(|_| Error::InvalidEncoding)?;
-        for _ in 0..names {
-            let name = self.string(MAX_REQUEST_ID_BYTES)?;
-            if holder.has_request_id(name) {
+        for _ in 0..ids {
+            let id = self.string(MAX_REQUEST_ID_BYTES)?;
+            if holder.has_request_id(id) {
                 return Err(Error::InvalidEncoding);
             }
-            holder.add_with_id(name).map_err(|_| Error::InvalidEncoding)?;
+            holder.add_with_id(id).map_err(|_| Error::InvalidEncoding)?;
         }
         if fence == 0 || holder.holds() == 0 {
             Err(Error::InvalidEncoding)

@@ -265,22 +265,20 @@ impl Holder {
         Ok(())
     }
 
-    /// Releases a hold without a request id, else the latest one. As all of these: returns whether there was one.
-    pub(crate) fn release_one(&mut self) -> bool {
+    /// Releases a hold without a request id, else the latest one.
+    pub(crate) fn release_one(&mut self) {
         match self.anonymous.checked_sub(1) {
             Some(fewer) => self.anonymous = fewer,
             None => self.owner_and_ids.pop(),
         }
-        true
     }
 
-    pub(crate) fn release_all(&mut self) -> bool {
+    pub(crate) fn release_all(&mut self) {
         self.anonymous = 0;
         self.owner_and_ids.clear();
-        true
     }
 
-    /// Releases the hold with that request id.
+    /// Releases the hold with that request id. Returns whether there was one.
     pub(crate) fn release_by_id(&mut self, request_id: &[u8]) -> bool {
         self.owner_and_ids.remove(request_id)
     }

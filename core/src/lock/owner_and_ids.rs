@@ -30,25 +30,25 @@ impl OwnerAndIds {
     pub fn owner(&self) -> &[u8] {
         match &self.0 {
             Repr::Plain(owner) => owner.as_bytes(),
-            Repr::WithIds(key) => &key.owner,
+            Repr::WithIds(both) => &both.owner,
         }
     }
 
     pub fn request_ids(&self) -> &[Box<[u8]>] {
         match &self.0 {
             Repr::Plain(_) => &[],
-            Repr::WithIds(key) => &key.request_ids,
+            Repr::WithIds(both) => &both.request_ids,
         }
     }
 
     /// Adds the latest request id.
     pub fn push(&mut self, id: &[u8]) {
         match &mut self.0 {
-            Repr::WithIds(key) => {
-                let mut ids = std::mem::take(&mut key.request_ids).into_vec();
+            Repr::WithIds(both) => {
+                let mut ids = std::mem::take(&mut both.request_ids).into_vec();
                 ids.reserve_exact(1);
                 ids.push(id.into());
-                key.request_ids = ids.into_boxed_slice();
+                both.request_ids = ids.into_boxed_slice();
             }
             Repr::Plain(owner) => {
                 self.0 = Repr::WithIds(Box::new(WithIds {
@@ -78,13 +78,13 @@ impl OwnerAndIds {
     }
 
     fn change_ids(&mut self, change: impl FnOnce(&mut Vec<Box<[u8]>>)) {
-        let Repr::WithIds(key) = &mut self.0 else { return };
-        let mut ids = std::mem::take(&mut key.request_ids).into_vec();
+        let Repr::WithIds(both) = &mut self.0 else { return };
+        let mut ids = std::mem::take(&mut both.request_ids).into_vec();
         change(&mut ids);
         if ids.is_empty() {
-            *self = Self::of(&key.owner);
+            *self = Self::of(&both.owner);
         } else {
-            key.request_ids = ids.into_boxed_slice();
+            both.request_ids = ids.into_boxed_slice();
         }
     }
 
@@ -92,12 +92,12 @@ impl OwnerAndIds {
     pub fn heap_bytes(&self) -> usize {
         match &self.0 {
             Repr::Plain(owner) => owner.heap_bytes(),
-            Repr::WithIds(key) => key
+            Repr::WithIds(both) => both
                 .request_ids
                 .iter()
                 .map(|id| size_of_val(id).saturating_add(id.len()))
                 .fold(size_of::<WithIds>(), usize::saturating_add)
-                .saturating_add(key.owner.len()),
+                .saturating_add(both.owner.len()),
         }
     }
 }
@@ -109,7 +109,7 @@ mod tests {
     const SHORT: usize = 22;
 
     #[test]
-    fn holder_key_of_short_owner_needs_no_heap() {
+    fn short_owner_needs_no_heap() {
         assert_eq!(size_of::<OwnerAndIds>(), 24);
         for length in [0, 1, SHORT] {
             assert_eq!(OwnerAndIds::of(&vec![b'o'; length]).heap_bytes(), 0, "{length}");

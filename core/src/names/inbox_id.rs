@@ -42,7 +42,7 @@ impl Call {
     }
 }
 
-/// As a `u64`, as all numbers that only grow: see `inbox/hash.rs`.
+/// As a `u64`, for [`crate::IdHasher`].
 impl Hash for InboxId {
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write_u64(self.0.get() as u64);

@@ -257,7 +257,7 @@ impl Server {
     /// Sends a request of a client. Returns the reply, `None` if its client waits.
     pub fn ask(&mut self, client: Client, lock: usize, request: &Request<'_>) -> Option<Reply> {
         let reply = self.step(lock, Cause::Request(request), |transition| match request {
-            Request::Acquire(request) => Ok(match transition.acquire(request, b"", true)? {
+            Request::Acquire(request) => Ok(match transition.acquire(request, b"")? {
                 Acquired::Granted(granted) => Answer::Granted(granted),
                 Acquired::NotGranted => Answer::NotGranted,
                 Acquired::Queued(ahead) => Answer::Queued(ahead),

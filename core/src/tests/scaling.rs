@@ -76,7 +76,7 @@ fn waited_for(number: u64, timeout: Timeout) -> (ServerState, Lock) {
             ..reader(owner.as_bytes())
         };
         let mut transition = server.begin(&inputs, NAME, &mut lock, &mut effects);
-        let queued = transition.acquire(&request, b"", true);
+        let queued = transition.acquire(&request, b"");
         assert!(matches!(queued, Ok(Acquired::Queued(_))));
     }
     (server, lock)
@@ -185,7 +185,7 @@ fn requests_beside(number: u64, is_waited_for: bool) -> Duration {
         for _ in 0..50 {
             let mut transition = server.begin(&inputs, NAME, &mut lock, &mut effects);
             assert!(matches!(
-                transition.acquire(&reader(b"stranger"), b"", true),
+                transition.acquire(&reader(b"stranger"), b""),
                 Ok(Acquired::NotGranted)
             ));
         }
@@ -217,7 +217,7 @@ fn release_grants_128_waiters_and_leaves_the_rest_to_the_timer() {
     assert_eq!(effects.wakes.len(), 128);
     // Many requests in a row do not add up, and overtake nobody.
     let mut transition = server.begin(&inputs, NAME, &mut lock, &mut effects);
-    let stranger = transition.acquire(&reader(b"stranger"), b"", true);
+    let stranger = transition.acquire(&reader(b"stranger"), b"");
     assert!(matches!(stranger, Ok(Acquired::NotGranted)));
     assert_eq!(effects.wakes.len(), 0);
     assert_eq!(answered(&mut server, &mut lock, BEGIN), [128, 44]);

@@ -45,6 +45,8 @@ pub struct Transition<'a> {
     effects: &'a mut Effects,
     /// Requests waited for the lock when the transition began.
     has_queue: bool,
+    /// Something is due in a queue: what looks like a deadlock may be none.
+    is_behind: bool,
 }
 
 impl ServerState {
@@ -74,20 +76,21 @@ impl ServerState {
             lock,
             effects,
             has_queue: false,
+            is_behind: false,
         }
     }
 }
 
 impl Transition<'_> {
+    /// Queues are behind: something is due there. The search for deadlocks is abandoned.
+    pub fn queues_are_behind(&mut self) {
+        self.is_behind = true;
+    }
+
     /// Grants a hold: always to a holder (re-entry), to a new owner when no request waits and the limits allow
-    /// one more holder. A request that waits is queued otherwise, after a search for deadlocks, which is abandoned unless
-    /// `queues_are_current`: nothing is due in any queue. `user`: who sends it, if it names an inbox.
-    pub fn acquire(
-        &mut self,
-        request: &Acquire<'_>,
-        user: &[u8],
-        queues_are_current: bool,
-    ) -> Result<Acquired, Error> {
+    /// one more holder. A request that waits is queued otherwise, after a search for deadlocks. `user`: who sends it, if it
+    /// names an inbox.
+    pub fn acquire(&mut self, request: &Acquire<'_>, user: &[u8]) -> Result<Acquired, Error> {
         self.server.grace.observe_lease(request.lease_ms);
         let inbox = if self.server.holds_back() {
             Some(self.inbox_of(request.wait, user)?)
@@ -106,7 +109,7 @@ impl Transition<'_> {
                 self.effects.outcome = Outcome::NotGranted;
                 Ok(Acquired::NotGranted)
             }
-            (None, Some(wait)) => self.enqueue(request, wait, user, queues_are_current),
+            (None, Some(wait)) => self.enqueue(request, wait, user),
         }
     }
 
@@ -197,13 +200,7 @@ impl Transition<'_> {
         }
     }
 
-    fn enqueue(
-        &mut self,
-        request: &Acquire<'_>,
-        wait: Wait<'_>,
-        user: &[u8],
-        queues_are_current: bool,
-    ) -> Result<Acquired, Error> {
+    fn enqueue(&mut self, request: &Acquire<'_>, wait: Wait<'_>, user: &[u8]) -> Result<Acquired, Error> {
         let ServerState {
             policy,
             wait_table: table,
@@ -228,10 +225,10 @@ impl Transition<'_> {
         }
         table.sync(self.name, self.lock, self.clock);
         if policy.detect_deadlocks && inserted.replaced.is_none() {
-            let found = if queues_are_current {
-                table.find_deadlock(self.name, request.owner, self.clock)
-            } else {
+            let found = if self.is_behind {
                 Found::Unknown
+            } else {
+                table.find_deadlock(self.name, request.owner, self.clock)
             };
             match found {
                 Found::Nothing => {}

@@ -86,10 +86,11 @@ fn take_holds(
         }
         holder => holder?,
     };
-    let is_taken = match request.holds {
+    match request.holds {
         Holds::One => holder.release_one(),
         Holds::All => holder.release_all(),
-        Holds::ById(id) => holder.release_by_id(id),
-    };
-    Ok(is_taken.then(|| holder.holds()))
+        Holds::ById(id) if !holder.release_by_id(id) => return Ok(None),
+        Holds::ById(_) => {}
+    }
+    Ok(Some(holder.holds()))
 }

@@ -164,6 +164,15 @@ impl WaitTable {
         self.schedule(name, deadline.map_or(until, |deadline| deadline.min(until)));
     }
 
+    /// Makes a queue due when its first waiter times out, and not before.
+    pub fn suspend(&mut self, name: LockNameRef<'_>) {
+        if let Some(entry) = entry_mut(&mut self.databases, name) {
+            let deadline = entry.queue.first_deadline();
+            self.wakeups
+                .replace(&entry.name, &mut entry.next_wakeup, deadline);
+        }
+    }
+
     /// Removes a waiter that nobody waits for any more. If it was the first, the queue becomes due: the next one may fit.
     pub(super) fn remove_waiter(&mut self, name: LockNameRef<'_>, ticket: Ticket) {
         let first = self.queue(name).and_then(Queue::first);

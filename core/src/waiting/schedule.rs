@@ -24,6 +24,11 @@ impl WaitTable {
             .extend(all.filter(|other| db.is_none_or(|db| db == *other)));
     }
 
+    /// Makes all queues due in the same way: those that could not be served may be now.
+    pub fn schedule_all(&mut self) {
+        self.sweep.next.extend(self.databases.keys().copied());
+    }
+
     /// Makes the next queues of the databases due that have to be. Returns whether there were any.
     pub(super) fn sweep(&mut self, now: Instant) -> bool {
         let Some((db, last)) = self.sweep.take() else {

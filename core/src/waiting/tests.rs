@@ -1,6 +1,7 @@
 //! What the wait table copies of locks, and what a search for deadlocks visits.
 
 use super::*;
+use crate::engine::WriteCheck;
 use crate::testing::{Answer, Request, Server};
 
 #[test]
@@ -175,4 +176,59 @@ fn waiter_that_holds_swapped_lock_reenters_with_next_request() {
     assert_eq!(server.call("EXTEND a alice 60000"), Err(Error::NotOwner));
     assert!(server.has_been_granted(waiting));
     assert_eq!(server.lock("a").holders().len(), 1);
+}
+
+/// All locks have expired, but nothing may be written.
+fn refused(number: usize) -> Server {
+    let mut server = with_queues(number);
+    server.waits("ACQUIRE lock0001 carol 60000 BLOCK 60500");
+    server.pass(60_000_000);
+    server.host.refusal = Some(WriteCheck::Refused);
+    server.run_due();
+    server
+}
+
+/// 50 ms later.
+fn try_again(server: &mut Server) {
+    server.pass(50_000);
+    server.run_due();
+}
+
+#[test]
+fn queues_are_not_due_again_and_again_while_nothing_can_be_written() {
+    let mut server = refused(150);
+    for _ in 0..9 {
+        assert_eq!(due(&server), 0);
+        server.pass(50_000);
+        assert_eq!(due(&server), 0, "one tries for all");
+        server.run_due();
+    }
+    assert_eq!(server.replies.len(), 0);
+    try_again(&mut server);
+    let [(_, reply)] = &server.replies[..] else {
+        panic!("{:?}", server.replies)
+    };
+    assert_eq!(*reply, Ok(Answer::NotGranted), "carol has timed out");
+}
+
+#[test]
+fn all_queues_are_served_when_something_can_be_written_again() {
+    let mut server = refused(150);
+    server.host.refusal = None;
+    server.run_due();
+    assert_eq!(server.replies.len(), 0, "none tries before its time");
+    try_again(&mut server);
+    assert_eq!(server.replies.len(), 150);
+}
+
+/// It says nothing of the others.
+#[test]
+fn queue_of_a_key_that_is_being_saved_ends_the_wait_of_the_others() {
+    let mut server = refused(3);
+    server.host.refusal = Some(WriteCheck::Later);
+    try_again(&mut server);
+    assert_eq!((due(&server), server.replies.len()), (0, 0));
+    server.host.refusal = None;
+    try_again(&mut server);
+    assert_eq!(server.replies.len(), 3);
 }

@@ -10,7 +10,7 @@ use std::fmt;
 
 use redis_dlock_quorum::acquisition::{Acquisition, Input, Output};
 
-use dlock_model::quorum::{Breach, Fence, SERVERS, Server, Setting};
+use crate::servers::{Breach, Fence, SERVERS, Server, Setting};
 use dlock_model::search::World;
 
 /// A broken guarantee.

@@ -4,11 +4,12 @@
 //! `cargo test --release -p redis-dlock-quorum --test search -- --ignored --nocapture` takes the larger worlds.
 
 mod driven;
+mod servers;
 
-use dlock_model::quorum::{Breach, Setting};
 use dlock_model::search::{search, search_stuck};
 
 use driven::{ClientBreach, Driven, DrivenSetting, Violation};
+use servers::{Breach, Setting};
 
 #[track_caller]
 fn holds(name: &str, setting: DrivenSetting) {

@@ -18,7 +18,7 @@ pub trait Command {
     type Error: CommandError;
 
     /// Carries the command out and replies, or says why not.
-    fn run(call: &mut Call<'_>) -> Result<(), Self::Error>;
+    fn run(call: &mut Invocation<'_>) -> Result<(), Self::Error>;
 }
 
 /// The reply in place of the one that a command would have given.
@@ -30,12 +30,12 @@ pub trait CommandError {
 pub struct MissingArgument;
 
 /// A command as it was called.
-pub struct Call<'a> {
+pub struct Invocation<'a> {
     pub ctx: Ctx<'a>,
     argv: &'a [*mut raw::RedisModuleString],
 }
 
-impl<'a> Call<'a> {
+impl<'a> Invocation<'a> {
     /// The argument at this position, 0 = the command's name. The server has checked the arity.
     pub fn arg(&self, position: usize) -> Result<RStr<'a>, MissingArgument> {
         let raw = self.argv.get(position);
@@ -106,7 +106,7 @@ unsafe extern "C" fn entry<C: Command>(
     let argv = unsafe { slice::from_raw_parts(argv, argc) };
     // SAFETY: the server passes a context that is valid during the call.
     let ctx = unsafe { Ctx::new(ctx) };
-    let mut call = Call { ctx, argv };
+    let mut call = Invocation { ctx, argv };
     if let Err(error) = C::run(&mut call) {
         error.reply(&mut call.ctx);
     }

@@ -37,7 +37,7 @@ mod user;
 
 pub use blocked_client::{Blocked, BlockedClient, BlockedId, Token};
 pub use bus::Receiver;
-pub use command::{Call, Command, CommandError, MissingArgument};
+pub use command::{Command, CommandError, Invocation, MissingArgument};
 pub use config::{Consistency, Number, Switch};
 pub use ctx::{Ctx, Flags};
 pub use data_type::{DataType, NativeType};

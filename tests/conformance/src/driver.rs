@@ -135,6 +135,19 @@ impl Driver {
         found.ok_or_else(|| self.failure(&format!("no loss was told within {limit:?}")))
     }
 
+    /// How it told first that it waits for this key, and how often, once it has.
+    pub fn waiting(&self, key: &str, limit: Duration) -> Outcome<(Value, usize)> {
+        let found = self.output.wait_for(limit, |received| {
+            let told = received.waiting.get(key)?;
+            Some((told.first()?.clone(), told.len()))
+        });
+        found.ok_or_else(|| {
+            self.failure(&format!(
+                "it was not told within {limit:?} that {key} is waited for"
+            ))
+        })
+    }
+
     /// A copy of what it has written.
     pub fn received(&self) -> Received {
         self.output.received().clone()

@@ -18,6 +18,8 @@ pub struct Received {
     pub answers: BTreeMap<u64, (Instant, Value)>,
     /// Locks that it told are lost, and the event.
     pub lost: BTreeMap<u64, (Instant, Value)>,
+    /// The keys that it told it waits for, and each event.
+    pub waiting: BTreeMap<String, Vec<Value>>,
     /// What the protocol does not allow.
     pub violations: Vec<String>,
 }
@@ -74,6 +76,11 @@ impl Received {
         let earlier = match (value["id"].as_u64(), &value["event"], value["of"].as_u64()) {
             (Some(id), _, _) => self.answers.insert(id, (at, value)).map(drop),
             (None, event, Some(of)) if *event == "lost" => self.lost.insert(of, (at, value)).map(drop),
+            (None, event, None) if *event == "waiting" => {
+                let key = value["key"].as_str().ok_or("an event without a key")?.to_owned();
+                self.waiting.entry(key).or_default().push(value);
+                None
+            }
             _ => return Err("neither an answer nor an event".into()),
         };
         match earlier {

@@ -3,8 +3,6 @@
 //! # Layout
 //!
 //! - [`failover`]: failovers, restarts and grace periods; [`slots`]: a cluster slot that migrates. Models.
-//! - [`quorum`]: the servers of a lock on a majority.
-//! - [`inboxes`]: waiting without a connection, with lost messages, pauses and failovers.
 //! - [`search`]: breadth-first search through all states of a model.
 //! - [`fuzz`]: one function per fuzz target. `fuzz/` runs them with a fuzzer, the tests with its corpus.
 
@@ -12,7 +10,5 @@
 
 pub mod failover;
 pub mod fuzz;
-pub mod inboxes;
-pub mod quorum;
 pub mod search;
 pub mod slots;

@@ -26,6 +26,8 @@ from ._options import terms
 _MAX_LATE_GRANTS = 10
 #: A release is repeated for so long, then goes on in the background.
 _RELEASE_TIME = 10.0
+#: After so long the program is told that it waits, and for whom; but not again within the next time, of any lock.
+_TOLD_AFTER, _TOLD_EVERY = 1.0, 10.0
 
 
 class Core:
@@ -53,6 +55,8 @@ class Core:
         self.timer: Optional[threading.Thread] = None
         self.wake = threading.Condition(self.lock)
         self.wakes_at = inf
+        #: When the program may be told again that it waits.
+        self.tells_at = 0.0
         #: What is to be called by the thread for events, and None to wake it.
         self.calls: queue.SimpleQueue[Optional[Tuple[Callable[[Any], object], Any]]] = queue.SimpleQueue()
         self.caller: Optional[threading.Thread] = None
@@ -221,6 +225,8 @@ class Core:
     # What the server says.
 
     def on_no_reply(self, hold: Hold, error: BaseException) -> None:
+        if hold.stage is Stage.ASKING:
+            return self._tell_waiting(hold, "")
         if isinstance(error, ResponseError) and hold.stage is not Stage.GIVEN_BACK:
             # The server has refused the connection.
             return self.on_reply(hold, error, 0.0, hold.link)
@@ -237,6 +243,8 @@ class Core:
         if stage is Stage.PROBING:
             hold.trouble = reply if word_of(reply) == "GRACE" else None
             return self._finish(hold)
+        if stage is Stage.ASKING:
+            return self._tell_waiting(hold, reply.decode(errors="replace") if isinstance(reply, bytes) else "")
         reply = self._follow(hold, reply, link)
         word = word_of(reply)
         is_elsewhere = word in ROUTED and self.dialer.is_cluster
@@ -313,6 +321,7 @@ class Core:
             if not hold.is_taken:
                 hold.is_taken = True
                 hold.tell_queued(reply[0])
+                self._wake_by(clock() + _TOLD_AFTER)
 
     def _on_grant(self, hold: Hold, since: float, fence: int, _: int, lease_ms: int, waited_ms: int) -> None:
         granted_at = since + waited_ms / 1000
@@ -427,7 +436,10 @@ class Core:
 
     def _schedule(self, hold: Hold, due_at: float) -> None:
         hold.due_at = due_at
-        if min(due_at, hold.deadline) < self.wakes_at:
+        self._wake_by(min(due_at, hold.deadline))
+
+    def _wake_by(self, time: float) -> None:
+        if time < self.wakes_at:
             self.timer = self.timer or self.spawn(self._watch_time, "dlock timer")
             self.wake.notify()
 
@@ -445,9 +457,25 @@ class Core:
         for hold in list(self.table.values()):
             if min(hold.due_at, hold.deadline) <= now:
                 self._on_time(hold, now)
+            elif self.tells_at <= now and hold.is_taken and hold.stage is Stage.WAITING:
+                self._ask_for_holder(hold, now)
         # The clock goes on while the machine is suspended, but this wait does not: hence the second.
         times = [min(hold.due_at, hold.deadline, now + 1) for hold in self.table.values()]
         self.wakes_at = min(times, default=inf)
+
+    def _ask_for_holder(self, hold: Hold, now: float) -> None:
+        """Once for an acquisition, and seldom, so that crowds cost the server nothing."""
+        if now - hold.began_at >= _TOLD_AFTER and not hold.has_told_waiting:
+            hold.has_told_waiting, self.tells_at = True, now + _TOLD_EVERY
+            asked = self._unknown(next(self.numbers), hold.raw_key, "")
+            asked.stage, asked.asker = Stage.ASKING, hold
+            self.submit(asked)
+
+    @staticmethod
+    def _tell_waiting(asked: Hold, holder: str) -> None:
+        hold, asked.asker, asked.stage = asked.asker, None, Stage.OVER
+        if hold is not None and hold.stage is Stage.WAITING:
+            hold.tell_waiting(holder)
 
     def _on_time(self, hold: Hold, now: float) -> None:
         if now < hold.deadline:

@@ -10,7 +10,7 @@ from redis.exceptions import AskError, LockError, MovedError, RedisError
 
 from ._core import Core
 from ._errors import ROUTED, named, no_reply, node_of_cluster, raised, timed_out, with_word, word_of
-from ._events import Event, OnEvent
+from ._events import Event, OnEvent, log_waiting
 from ._hold import Hold, Stage, clock
 from ._options import Key, Options, milliseconds, terms
 from ._query import send_once
@@ -152,6 +152,12 @@ class AnyHeld(Hold):
 
     def tell_queued(self, ahead: int) -> None:
         self._tell("queued", clock() - self.began_at, ahead)
+
+    def tell_waiting(self, holder: str) -> None:
+        event = Event("waiting", self.key, clock() - self.began_at, holder=holder)
+        self._call(log_waiting, event)
+        if self._on_event is not None:
+            self._call(self._on_event, event)
 
     def tell_lost(self) -> None:
         self._tell_end("lost", self.lost_error())

@@ -29,6 +29,8 @@ class Stage(enum.Enum):
     GIVEN_BACK = 4
     #: It has timed out, and the server is asked why.
     PROBING = 5
+    #: No acquisition, but the question who holds the lock that one waits for.
+    ASKING = 6
 
 
 class Hold:
@@ -47,8 +49,8 @@ class Hold:
     ends_at = inf
     #: Copies of ACQUIRE or RELEASE may have arrived, although no reply did.
     has_copies = may_be_released = False
-    #: The server has said that others hold or await it.
-    is_taken = False
+    #: The server has said that others hold or await it, and the program that it waits.
+    is_taken = has_told_waiting = False
     #: Whether the caller waits for an operation, its outcome, and why it takes time.
     is_pending = False
     error: Optional[BaseException] = None
@@ -56,6 +58,8 @@ class Hold:
     #: Why it is not held any more: a word of Lost; and whether that is to be told.
     reason = ""
     has_lost = False
+    #: For which acquisition it asks who holds the lock.
+    asker: Optional[Hold] = None
     #: The links to the server that it is sent to, and to the one to ask once instead.
     link: Any = None
     asks: Any = None
@@ -122,6 +126,8 @@ class Hold:
         if self.stage is Stage.PROBING:
             # Without a fence it changes nothing, because the owner holds nothing.
             return (b"DLOCK.EXTEND", *names, self.lease_ms)
+        if self.stage is Stage.ASKING:
+            return (b"DLOCK.OWNER", self.raw_key)
         fence = (b"FENCE", self.fence) if self.stage is Stage.RELEASING else ()
         return (b"DLOCK.RELEASE", *names, *fence, *request)
 
@@ -129,6 +135,9 @@ class Hold:
 
     def tell_queued(self, ahead: int) -> None:
         """The request waits for the first time."""
+
+    def tell_waiting(self, holder: str) -> None:
+        """The request has waited for a second or more."""
 
     def tell_lost(self) -> None:
         """It is lost, before its release."""

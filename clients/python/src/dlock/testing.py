@@ -1,8 +1,13 @@
-"""A server with the module for tests: `pip install redis-dlock` adds the fixture `dlock_server` to pytest."""
+"""A server with the module for tests: `pip install redis-dlock` adds the fixture `dlock_server` to pytest.
+
+The package redis-dlock-server brings a server with the module.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import importlib
+import importlib.util
 import os
 import random
 import shutil
@@ -20,15 +25,24 @@ _PREFIXES = ("/usr/local/lib", "/usr/lib", str(Path.home() / ".local/lib"))
 
 
 def find_module() -> Optional[str]:
-    """The path of the module: DLOCK_MODULE, or where it is installed."""
-    installed = [f"{prefix}/{server}/modules/libdlock.so" for prefix in _PREFIXES for server in ("redis", "valkey")]
-    return next((path for path in [os.environ.get("DLOCK_MODULE", ""), *installed] if os.path.exists(path)), None)
+    """The path of the module: DLOCK_MODULE, that of redis-dlock-server, or where it is installed."""
+    package = _server_package()
+    paths = [os.environ.get("DLOCK_MODULE", ""), package.MODULE if package else ""]
+    paths += [f"{prefix}/{server}/modules/libdlock.so" for prefix in _PREFIXES for server in ("redis", "valkey")]
+    return next(filter(os.path.exists, paths), None)
 
 
 def find_server() -> Optional[str]:
-    """The path of the server: DLOCK_SERVER, or the first one in PATH."""
-    programs = [os.environ.get("DLOCK_SERVER", ""), "valkey-server", "redis-server"]
+    """The path of the server: DLOCK_SERVER, that of redis-dlock-server, or the first one in PATH."""
+    package = _server_package()
+    programs = [os.environ.get("DLOCK_SERVER", ""), package.find_server() if package else ""]
+    programs += ["valkey-server", "redis-server"]
     return next(filter(None, map(shutil.which, filter(None, programs))), None)
+
+
+def _server_package() -> Any:
+    """The package redis-dlock-server, if it is installed."""
+    return importlib.import_module("dlock_server") if importlib.util.find_spec("dlock_server") else None
 
 
 class DlockServer:
@@ -39,8 +53,8 @@ class DlockServer:
         self.port = free_port()
         self.url = f"redis://127.0.0.1:{self.port}"
         self._folder = tempfile.TemporaryDirectory(prefix="dlock-")
-        self._command = [program, "--port", str(self.port), "--save", "", "--dir", self._folder.name]
-        self._command += ["--loadmodule", self._module, *options]
+        self._command = [program, "--bind", "127.0.0.1", "--port", str(self.port), "--save", ""]
+        self._command += ["--dir", self._folder.name, "--loadmodule", self._module, *options]
         self.start()
 
     def start(self) -> None:
@@ -57,7 +71,7 @@ class DlockServer:
         raise RuntimeError(f"the server did not start: {' '.join(self._command)}")
 
     def client(self, **options: Any) -> redis.Redis:
-        return redis.Redis(port=self.port, **options)
+        return redis.Redis("127.0.0.1", self.port, **options)
 
     def another(self, *options: str) -> DlockServer:
         """Another server of the same kind."""
@@ -86,7 +100,10 @@ def dlock_server() -> Iterator[DlockServer]:
     """A server for all tests of the session, which are skipped where the module is not installed."""
     program, module = find_server(), find_module()
     if program is None or module is None:
-        pytest.skip("needs redis-server or valkey-server, and the DLOCK module: set DLOCK_MODULE to its path")
+        pytest.skip(
+            "needs redis-server or valkey-server, and the DLOCK module: "
+            "install redis-dlock-server, or set DLOCK_MODULE to the path of the module"
+        )
     server = DlockServer(program, module)
     yield server
     server.close()

@@ -229,7 +229,7 @@ fn ended_with(waiters: usize) -> (ServerState, Instant) {
             min_fence: None,
         };
         let mut transition = state.begin(&inputs, LOCK, &mut lock, &mut effects);
-        let acquired = transition.acquire(&request, SELF.user, true);
+        let acquired = transition.acquire(&request, SELF.user);
         // The first of them holds it.
         assert_eq!(n > 0, matches!(acquired, Ok(Acquired::Queued(_))), "{acquired:?}");
     }

@@ -26,7 +26,7 @@ fn acquire_a(server: &mut Server, user: &[u8], args: &str, effects: &mut Effects
     let inputs = inputs_at(server.clock().now);
     let mut lock = server.lock_at(0).clone();
     let mut transition = server.state_mut().begin(&inputs, A, &mut lock, effects);
-    transition.acquire(&request, user, true)
+    transition.acquire(&request, user)
 }
 
 #[test]

@@ -62,6 +62,19 @@ pub fn lost(world: &mut World, fields: &mut Fields) -> Outcome {
     }
 }
 
+/// `waiting`: the driver must have told `times` times that it waits for this key, first with an event like `gets`.
+pub fn waiting(world: &mut World, fields: &mut Fields) -> Outcome {
+    let (key, driver) = (fields.take_text("waiting")?, fields.take_driver()?);
+    let limit = fields.take_limit()?;
+    let times = fields.take_number("times")?.unwrap_or(1);
+    let pattern = fields.take("gets").ok_or("`gets` is what is told")?;
+    let (event, told) = world.driver(&driver)?.waiting(&key, limit)?;
+    if told as u64 != times {
+        return Err(format!("told {told} times, not {times}"));
+    }
+    difference(&pattern, &event, &|_| None).map_or(Ok(()), Err)
+}
+
 /// `end_of_input`: the driver's input ends, so that it gives back what it holds and exits.
 pub fn end_of_input(world: &mut World, fields: &mut Fields) -> Outcome {
     let driver = fields.take_text("end_of_input")?;

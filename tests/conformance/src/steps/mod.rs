@@ -17,11 +17,12 @@ use crate::world::World;
 type Step = fn(&mut World, &mut Fields) -> Outcome;
 
 /// A step has exactly one of these fields.
-const STEPS: [(&str, Step); 25] = [
+const STEPS: [(&str, Step); 26] = [
     ("do", commands::command),
     ("expect", commands::expect),
     ("silent", commands::silent),
     ("lost", commands::lost),
+    ("waiting", commands::waiting),
     ("end_of_input", commands::end_of_input),
     ("server", server::command),
     ("wait_for_lock", server::wait_for_lock),

@@ -147,3 +147,8 @@ fn driver_that_does_not_check_a_time_fails() {
 fn driver_that_sends_one_request_at_a_time_fails() {
     assert_found("one request at a time");
 }
+
+#[test]
+fn driver_whose_waiters_all_ask_for_the_holder_fails() {
+    assert_found("each waiter asks for the holder");
+}

@@ -142,7 +142,7 @@ impl Server {
             _ => any_other_grace(setting),
         };
         self.transition(at, other_grace, effects, |transition| {
-            transition.acquire(request, b"", true)
+            transition.acquire(request, b"")
         })
     }
 

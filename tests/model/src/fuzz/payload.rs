@@ -133,7 +133,7 @@ fn run(step: Step, server: &mut Memory, owner: &[u8], fence: u64) {
             request_id: None,
             min_fence: None,
         };
-        decide(&|it| drop(it.acquire(&request, b"", true)));
+        decide(&|it| drop(it.acquire(&request, b"")));
     };
     match step {
         Step::AcquireMutex => acquire(Limit::MUTEX),

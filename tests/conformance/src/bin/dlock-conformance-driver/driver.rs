@@ -8,7 +8,7 @@ use std::thread;
 use redis::cluster::ClusterClient;
 use redis::sentinel::{SentinelClient, SentinelServerType};
 use redis::{Cmd, Value as Reply};
-use redis_dlock_client::{CancellationToken, Error, Guard, Locks, Settings};
+use redis_dlock_client::{CancellationToken, Error, Event, EventKind, Guard, Locks, Owner, Settings};
 use serde_json::{Value, json};
 use tokio::task::spawn_local;
 
@@ -35,6 +35,20 @@ fn locks_at(address: &str, settings: Settings) -> Result<Locks, Error> {
     }
 }
 
+fn tell_waiting(event: &Event) {
+    if let EventKind::StillWaiting { holder, waited } = &event.kind {
+        let (key, holder) = (
+            String::from_utf8_lossy(&event.key),
+            holder.as_ref().map(Owner::to_string),
+        );
+        let waited_ms = waited.as_millis() as u64;
+        println!(
+            "{}",
+            json!({"event": "waiting", "key": key, "holder": holder, "waited_ms": waited_ms})
+        );
+    }
+}
+
 /// The locks that the kit knows, each by the id of the command that acquired it.
 pub struct Driver {
     address: String,
@@ -50,7 +64,10 @@ impl Driver {
         let renewals = Renewals::default();
         let settings = Settings::default().on_event({
             let renewals = renewals.clone();
-            move |event| renewals.on_event(event)
+            move |event| {
+                renewals.on_event(event);
+                tell_waiting(event);
+            }
         });
         Self {
             address: address.to_owned(),

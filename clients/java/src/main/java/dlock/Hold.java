@@ -20,6 +20,9 @@ final class Hold extends Acquisition implements Held {
     /** In ms: how long a release waits for a server that does not confirm it. */
     private static final long RELEASED_MS = 10_000;
 
+    /** After how long the program is told that it waits. */
+    private static final long TOLD_AFTER = Clock.ms(1_000);
+
     /** Between two renewals after an error. */
     private static final long MIN_PAUSE = Clock.ms(20);
 
@@ -34,6 +37,7 @@ final class Hold extends Acquisition implements Held {
     private @Nullable Done<Boolean> onOutcome;
 
     private volatile long fence;
+    private final long began = Clock.now();
     private boolean wasQueued;
     private long grantedAt;
     /** Until when the lease lasts for certain, and until when the lock may be held. */
@@ -196,8 +200,17 @@ final class Hold extends Acquisition implements Held {
         lastError = null;
         if (!wasQueued) {
             scope.report(new LockEvent.Queued(key, owner, ahead));
+            timer = loop.after(TOLD_AFTER, this::tellWaiting);
         }
         wasQueued = true;
+    }
+
+    private void tellWaiting() {
+        router.holder(rawKey, (holder, error) -> {
+            if (stage == Stage.WAITING) {
+                scope.reportWaiting(new LockEvent.Waiting(key, owner, Clock.sinceAsDuration(began), holder));
+            }
+        });
     }
 
     @Override

@@ -19,6 +19,15 @@ public sealed interface LockEvent {
     record Queued(String key, String owner, long ahead) implements LockEvent {}
 
     /**
+     * The lock was waited for for a second. It is told once for an acquisition, and at most once in 10 s for a client, and
+     * logged as well.
+     *
+     * @param waited for how long
+     * @param holder who holds the lock, or null if the server has not told that
+     */
+    record Waiting(String key, String owner, Duration waited, @Nullable String holder) implements LockEvent {}
+
+    /**
      * The lock was granted.
      *
      * @param waited how long its acquisition took

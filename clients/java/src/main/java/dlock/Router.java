@@ -30,6 +30,8 @@ final class Router implements Session.Table {
     private static final long MAX_PAUSE_MS = 400;
     /** In ms: how late a timeout may be because its cause is asked for. */
     private static final long ASKED_MS = 200;
+    /** How often the program is told that it waits. */
+    private static final long TOLD_EVERY = Clock.ms(10_000);
     /** In ms: for how long connections that nothing uses stay open. */
     private static final long IDLE_MS = 5_000;
 
@@ -47,6 +49,7 @@ final class Router implements Session.Table {
     /** Where slots are that the client does not know of yet. */
     private final Map<Integer, String> moved = new HashMap<>();
 
+    private long tellsAt;
     private boolean isPrepared;
     private int calls;
     private long lastCall;
@@ -121,6 +124,20 @@ final class Router implements Session.Table {
             Done<@Nullable Object> done) {
         new Repeated<@Nullable Object>(rawKey, (session, each) -> session.link.send(command, each), isRepeated, done)
                 .run();
+    }
+
+    /**
+     * Asks who holds a lock that is waited for: null if the server does not say that. Seldom, so that a crowd costs the
+     * server nothing: otherwise {@code done} is not called.
+     */
+    void holder(byte[] rawKey, Done<@Nullable String> done) {
+        if (Clock.now() < tellsAt) {
+            return;
+        }
+        tellsAt = Clock.now() + TOLD_EVERY;
+        call(rawKey, () -> Words.of("DLOCK.OWNER", rawKey), error -> false, (owner, error) -> {
+            done.take((String) Words.readable(owner), null);
+        });
     }
 
     /** Why a request is not granted yet. Null: others hold the lock, or wait for it, as the server says. */

@@ -38,6 +38,18 @@ final class Scope {
         }
     }
 
+    /** Tells the program and its log that it waits. */
+    void reportWaiting(LockEvent.Waiting event) {
+        String holder = event.holder() == null ? "an unknown holder" : event.holder();
+        Loop.BLOCKING.execute(() -> LOGGER.log(
+                Level.INFO,
+                "waiting for lock {0} for {1} ms, which is held by {2}",
+                event.key(),
+                Long.toString(event.waited().toMillis()),
+                holder));
+        report(event);
+    }
+
     private static void tell(Consumer<LockEvent> action, LockEvent event) {
         try {
             action.accept(event);

@@ -89,7 +89,8 @@ final class Session {
         }
 
         @Nullable List<byte[]> command() {
-            if (request.stage != Stage.WAITING) {
+            // Without a place in an inbox that is opened, it could be queued before older ones.
+            if (request.stage != Stage.WAITING || request.waits && opening != null) {
                 return null;
             }
             inFlight += request.waits ? 1 : 0;

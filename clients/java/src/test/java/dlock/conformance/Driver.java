@@ -8,6 +8,7 @@ import com.google.gson.JsonParser;
 import com.google.gson.JsonPrimitive;
 import dlock.AcquireTimeoutException;
 import dlock.Held;
+import dlock.LockEvent;
 import dlock.LockException;
 import dlock.LockOptions;
 import dlock.Locks;
@@ -65,7 +66,7 @@ public final class Driver {
         this.isAsync = kind.equals("async");
         this.address = address;
         this.client = RedisClient.create(resources, address);
-        this.locks = Locks.open(client);
+        this.locks = Locks.open(client, this::tellWaiting);
     }
 
     public static void main(String[] args) throws Exception {
@@ -257,6 +258,7 @@ public final class Driver {
         long began = System.nanoTime();
         String prefix = command.get("prefix").getAsString();
         LockOptions options = options(command);
+        many.clear();
         var all = IntStream.range(0, command.get("locks").getAsInt())
                 .mapToObj(n -> locks.acquireAsync(prefix + n, options)).toList();
         all.forEach(each -> {
@@ -381,6 +383,13 @@ public final class Driver {
         LockException last = loss.getCause();
         if (loss.word().equals("EXPIRED") && last != null && !last.word().equals("EXPIRED")) {
             line.addProperty("last", last.word());
+        }
+    }
+
+    private void tellWaiting(LockEvent event) {
+        if (event instanceof LockEvent.Waiting told) {
+            long waited = told.waited().toMillis();
+            say("event", "waiting", "key", told.key(), "holder", told.holder(), "waited_ms", waited);
         }
     }
 

@@ -158,7 +158,7 @@ mod tests {
             };
             let (inputs, effects) = (OUTSIDE.inputs(NOW), &mut Effects::default());
             let mut transition = self.state.begin(&inputs, NAME, &mut self.lock, effects);
-            match transition.acquire(&request, b"", true) {
+            match transition.acquire(&request, b"") {
                 Ok(Acquired::Granted(granted)) => Some(self.in_model(granted.fence)),
                 _ => None,
             }
