@@ -53,9 +53,15 @@ impl<'a> Grant<'a> {
     }
 }
 
-/// Grants that made their owner a holder: not re-entries, not replies to repeated requests.
+/// Grants that made their owner a holder: not re-entries, not replies to repeated requests. One that is older than its term
+/// was made in an earlier one, and is told again.
 fn fresh_grants(history: &History) -> BTreeSet<usize> {
     let mut fresh = BTreeSet::new();
+    let mut terms: BTreeMap<u32, Micros> = BTreeMap::new();
+    for op in &history.ops {
+        let begin = terms.entry(op.server.term).or_insert(op.sent);
+        *begin = op.sent.min(*begin);
+    }
     for ops in by_key_and_owner(history).values() {
         let mut used = BTreeSet::new();
         for (n, op) in ops {
@@ -63,7 +69,8 @@ fn fresh_grants(history: &History) -> BTreeSet<usize> {
             // An answer tells when the request was granted, however often it was sent.
             let is_answer = matches!(op.request, Request::Answer(_));
             let is_repeated = !is_answer && acquire.reqid.as_ref().is_some_and(|id| used.contains(id));
-            if !is_repeated && matches!(op.reply, Reply::Granted { holds: 1, .. }) {
+            let is_older = op.granted_before() < terms[&op.server.term];
+            if !is_repeated && !is_older && matches!(op.reply, Reply::Granted { holds: 1, .. }) {
                 fresh.insert(*n);
             }
             // A rejected request made no hold; in a cluster it may have been a redirection.

@@ -202,13 +202,17 @@ fn calls_by_reader(history: &History) -> HashMap<(&str, ServerTerm), Vec<&Call>>
     readers
 }
 
-/// When owners may have left a queue because they released or withdrew.
+/// When owners may have left a queue: they released or withdrew, or had the lock, though nobody may have been told yet.
 fn ends(history: &History) -> HashMap<&str, Micros> {
     let mut ends: HashMap<&str, Micros> = HashMap::new();
-    let releases = history.ops.iter();
-    for op in releases.filter(|op| matches!(op.request, Request::Release { .. })) {
-        let end = ends.entry(&op.owner).or_insert(op.sent);
-        *end = op.sent.min(*end);
+    for op in &history.ops {
+        let end = match (&op.request, &op.reply) {
+            (Request::Release { .. }, _) => op.sent,
+            (_, Reply::Granted { .. }) => op.granted_before(),
+            _ => continue,
+        };
+        let first = ends.entry(&op.owner).or_insert(end);
+        *first = end.min(*first);
     }
     ends
 }

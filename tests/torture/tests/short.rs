@@ -182,6 +182,17 @@ fn late_writes_are_in_order_with_guard_and_not_without() {
 
 /// These mostly wait for timeouts of servers, so they run in parallel.
 #[test]
+fn no_failover_loses_a_grant_that_replicas_had() {
+    thread::scope(|scope| {
+        scope.spawn(|| holds("failover-synchronous"));
+        scope.spawn(|| holds("failover-sentinel-synchronous"));
+        scope.spawn(|| holds("cluster-failover-synchronous"));
+        scope.spawn(|| holds("partition-synchronous"));
+        scope.spawn(|| holds("inboxes-failover-synchronous"));
+    });
+}
+
+#[test]
 fn cluster_sentinel_and_min_replicas_break_no_rule() {
     thread::scope(|scope| {
         scope.spawn(|| holds("cluster-resharding"));

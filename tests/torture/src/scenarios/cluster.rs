@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use dlock_testkit::{Client, Cluster, Move, Server, wait_for};
 
+use super::group::synchronous;
 use super::{ScenarioRun, Workloads};
 use crate::clients::{Route, Workload};
 use crate::history::{GUARDED, History, PLAIN, Recorder, ServerTerm};
@@ -88,15 +89,31 @@ fn migrate(cluster: &Cluster, slot: Move, key: &str) {
     });
 }
 
-/// Three primaries, one with a replica. That primary is killed and the cluster promotes the replica.
-pub fn failovers(run: &mut ScenarioRun) -> Vec<History> {
+/// The primary is killed, with a grace period.
+pub fn failovers_with_grace(run: &mut ScenarioRun) -> Vec<History> {
+    failovers(run, &format!("dlock.failover-grace-ms {LEASE_MS}"), |_| false)
+}
+
+/// It is killed, or stopped and goes on afterwards, without a grace period. Grants are told only when the replica has
+/// them.
+pub fn failovers_with_synchronous_grants(run: &mut ScenarioRun) -> Vec<History> {
+    failovers(run, &synchronous(1), |run| run.rng.bool())
+}
+
+/// Three primaries, one with a replica. That primary fails and the cluster promotes the replica.
+fn failovers(
+    run: &mut ScenarioRun,
+    config: &str,
+    is_stopped: impl Fn(&mut ScenarioRun) -> bool,
+) -> Vec<History> {
     let mut cluster = Cluster::start(NODES);
-    let grace = format!("CONFIG SET dlock.failover-grace-ms {LEASE_MS}");
     let (mut primary, mut replica) = (0, usize::from(NODES));
     cluster.add_replica(primary);
     for n in [primary, replica] {
-        cluster.nodes[n].add_config(&format!("dlock.failover-grace-ms {LEASE_MS}"));
-        cluster.client(n).ok(&grace);
+        cluster.nodes[n].add_config(config);
+        for setting in config.lines() {
+            cluster.client(n).ok(&format!("CONFIG SET {setting}"));
+        }
     }
 
     let recorder = Recorder::default();
@@ -115,13 +132,25 @@ pub fn failovers(run: &mut ScenarioRun) -> Vec<History> {
         wait_until_known_as_replica(&cluster, replica);
         servers::wait_for_replication(&cluster.nodes[primary], 1);
         route.set_term(cluster.nodes[replica].port(), term);
-        recorder.event(format!("kill -9 of port {}", cluster.nodes[primary].port()));
-        cluster.nodes[primary].kill();
+        let is_stopped = is_stopped(run);
+        let port = cluster.nodes[primary].port();
+        if is_stopped {
+            recorder.event(format!("SIGSTOP of port {port}"));
+            cluster.nodes[primary].stop();
+        } else {
+            recorder.event(format!("kill -9 of port {port}"));
+            cluster.nodes[primary].kill();
+        }
         wait_for("the promotion by the cluster", || {
             is_primary(&cluster.nodes[replica])
         });
         recorder.event(format!("port {} is promoted", cluster.nodes[replica].port()));
-        cluster.nodes[primary].start_again();
+        if is_stopped {
+            recorder.event(format!("SIGCONT of port {port}"));
+            cluster.nodes[primary].resume();
+        } else {
+            cluster.nodes[primary].start_again();
+        }
         std::mem::swap(&mut primary, &mut replica);
         wait_for("the old primary as a replica", || {
             !is_primary(&cluster.nodes[replica])

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use dlock_testkit::wait_for;
 use fastrand::Rng;
 
-use super::group::ReplicationGroup;
+use super::group::{ReplicationGroup, synchronous};
 use super::{ScenarioRun, Workloads};
 use crate::clients::Workload;
 use crate::history::History;
@@ -17,12 +17,13 @@ const WORKERS: usize = 6;
 const LEASE_MS: u64 = 500;
 /// Nobody waits for the end of such a grace period.
 const TOO_LONG_MS: u64 = 3_600_000;
+const GRACE: &str = "dlock.failover-grace-ms ";
 /// Maximum replication lag when the primary is killed.
 const MAX_LAG_MS: u64 = 150;
 
 /// The grace period is as long as the longest lease.
 pub fn with_grace(run: &mut ScenarioRun) -> Vec<History> {
-    let config = format!("dlock.failover-grace-ms {LEASE_MS}");
+    let config = format!("{GRACE}{LEASE_MS}");
     run.in_parallel(GROUPS, move |run| failovers(run, &config, Workload::mixed))
 }
 
@@ -30,9 +31,15 @@ pub fn without_grace(run: &mut ScenarioRun, workload: Workloads) -> Vec<History>
     run.in_parallel(GROUPS, move |run| failovers(run, "", workload))
 }
 
+/// Without one too, but grants are told only when all replicas have them.
+pub fn with_synchronous_grants(run: &mut ScenarioRun) -> Vec<History> {
+    let config = synchronous(SERVERS - 1);
+    run.in_parallel(GROUPS, move |run| failovers(run, &config, Workload::mixed))
+}
+
 /// With a grace period. Each time the second replica takes over from the first without having replicated from it.
 pub fn unsynced(run: &mut ScenarioRun) -> Vec<History> {
-    let config = format!("dlock.failover-grace-ms {LEASE_MS}");
+    let config = format!("{GRACE}{LEASE_MS}");
     run.in_parallel(GROUPS, move |run| failovers_unsynced(run, &config))
 }
 
@@ -48,7 +55,7 @@ pub fn grace_ended(run: &mut ScenarioRun) -> Vec<History> {
 
 /// An administrator sets the length of each grace period, soon after the promotion.
 fn failovers_left_early(run: &mut ScenarioRun, length_ms: u64) -> History {
-    let mut group = ReplicationGroup::start(SERVERS, &format!("dlock.failover-grace-ms {TOO_LONG_MS}"));
+    let mut group = ReplicationGroup::start(SERVERS, &format!("{GRACE}{TOO_LONG_MS}"));
     let workload = Workload {
         keeps_owner: true,
         ..Workload::mixed(LEASE_MS)
@@ -96,7 +103,7 @@ fn failovers_unsynced(run: &mut ScenarioRun, config: &str) -> History {
 
 /// Counts all promotions, including that of a second replica during the grace period of the first.
 fn failovers(run: &mut ScenarioRun, config: &str, workload: Workloads) -> History {
-    let has_grace = !config.is_empty();
+    let has_grace = config.starts_with(GRACE);
     let mut group = ReplicationGroup::start(SERVERS, config);
     let workload = Workload {
         keeps_owner: true,

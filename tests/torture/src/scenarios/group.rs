@@ -9,6 +9,11 @@ use crate::servers;
 /// No server listens on this port: a replica of it is disconnected and keeps its data.
 pub const CLOSED_PORT: u16 = 1;
 
+/// Grants are told only when this many replicas have them, and no grace period follows a failover.
+pub fn synchronous(replicas: usize) -> String {
+    format!("dlock.min-sync-replicas {replicas}\ndlock.failover-grace-ms 0")
+}
+
 /// Servers that replicate from one primary.
 pub struct ReplicationGroup {
     servers: Vec<Server>,

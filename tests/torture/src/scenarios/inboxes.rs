@@ -9,7 +9,7 @@ use dlock_testkit::{Client, Cluster, Server};
 
 use super::cluster::{initial_term, move_slot};
 use super::crowd::Crowd;
-use super::group::ReplicationGroup;
+use super::group::{ReplicationGroup, synchronous};
 use super::one_server::with_any_client;
 use super::{ScenarioRun, crowd, failover, planned, restart, slot_migration};
 use crate::clients::Route;
@@ -137,7 +137,12 @@ pub fn failovers_with_grace(run: &mut ScenarioRun) -> Vec<History> {
     failovers(run, &format!("dlock.failover-grace-ms {LEASE_MS}"))
 }
 
-/// The same without a grace period.
+/// Without a grace period, but grants are told only when all replicas have them.
+pub fn failovers_with_synchronous_grants(run: &mut ScenarioRun) -> Vec<History> {
+    failovers(run, &synchronous(failover::SERVERS - 1))
+}
+
+/// Without either.
 pub fn failovers_without_grace(run: &mut ScenarioRun) -> Vec<History> {
     failovers(run, "")
 }

@@ -34,6 +34,14 @@ pub fn min_replicas(run: &mut ScenarioRun) -> Vec<History> {
     })
 }
 
+/// The old primary goes on and can tell nobody of a grant, because no replica has it. Nobody waits, and there is no
+/// grace period.
+pub fn synchronous_grants(run: &mut ScenarioRun) -> Vec<History> {
+    run.in_parallel(PAIRS, |run| {
+        partitions(run, OldPrimary::NeedsAcknowledgement, Workload::mixed)
+    })
+}
+
 /// The same, but the old primary is paused during the failover and resumes when the new one serves.
 pub fn paused(run: &mut ScenarioRun) -> Vec<History> {
     run.in_parallel(PAIRS, |run| {
@@ -46,25 +54,40 @@ pub fn paused(run: &mut ScenarioRun) -> Vec<History> {
 enum OldPrimary {
     KeepsServing,
     NeedsReplica,
+    NeedsAcknowledgement,
     IsPaused,
 }
 
 impl OldPrimary {
-    fn min_replicas(self) -> u32 {
+    /// The setting that a primary has while its replica follows it.
+    fn setting(self) -> &'static str {
+        match self {
+            Self::KeepsServing | Self::NeedsReplica | Self::IsPaused => "min-replicas-to-write",
+            Self::NeedsAcknowledgement => "dlock.min-sync-replicas",
+        }
+    }
+
+    fn replicas(self) -> u32 {
         u32::from(self != Self::KeepsServing)
     }
 
+    fn grace_ms(self) -> u64 {
+        match self {
+            Self::NeedsAcknowledgement => 0,
+            Self::KeepsServing | Self::NeedsReplica | Self::IsPaused => LEASE_MS,
+        }
+    }
+
     fn failover_ms(self) -> u64 {
-        if self == Self::KeepsServing {
-            0
-        } else {
-            FAILOVER_MS
+        match self {
+            Self::KeepsServing | Self::NeedsAcknowledgement => 0,
+            Self::NeedsReplica | Self::IsPaused => FAILOVER_MS,
         }
     }
 }
 
 fn partitions(run: &mut ScenarioRun, old: OldPrimary, workload: Workloads) -> History {
-    let mut pair = Pair::start(old.min_replicas());
+    let mut pair = Pair::start(old);
     let workload = workload(LEASE_MS);
     let mut start = |name, route| {
         ClientPool::start(
@@ -108,12 +131,12 @@ struct Pair {
     far: Route,
     recorder: Recorder,
     term: u32,
-    min_replicas: u32,
+    old: OldPrimary,
 }
 
 impl Pair {
-    fn start(min_replicas: u32) -> Self {
-        let config = format!("dlock.failover-grace-ms {LEASE_MS}\n{LAG_LIMIT}");
+    fn start(old: OldPrimary) -> Self {
+        let config = format!("dlock.failover-grace-ms {}\n{LAG_LIMIT}", old.grace_ms());
         let (mut primary, mut replica) = (Server::with(&config), Server::with(&config));
         // A restarted primary must come back as a replica: late requests of clients may still reach it.
         for server in [&mut primary, &mut replica] {
@@ -128,20 +151,20 @@ impl Pair {
             replica,
             recorder: Recorder::default(),
             term: 0,
-            min_replicas,
+            old,
         };
         pair.heal();
         pair
     }
 
-    /// Attaches the replica, then sets min-replicas-to-write on the primary.
+    /// Attaches the replica, which the primary then needs.
     fn heal(&self) {
         let port = self.network.port();
         self.replica.client().ok(&format!("REPLICAOF 127.0.0.1 {port}"));
         self.replica.wait_until_linked();
         servers::wait_for_replication(&self.primary, 1);
         let mut client = self.primary.client();
-        client.config_set("min-replicas-to-write", &self.min_replicas.to_string());
+        client.config_set(self.old.setting(), &self.old.replicas().to_string());
     }
 
     /// Drops all traffic between the two servers. Connections stay open.
@@ -163,7 +186,7 @@ impl Pair {
 
     fn promote(&mut self) {
         let mut client = self.replica.client();
-        client.config_set("min-replicas-to-write", "0");
+        client.config_set(self.old.setting(), "0");
         client.ok("REPLICAOF NO ONE");
         self.term += 1;
         self.recorder

@@ -1,4 +1,4 @@
-//! A Sentinel promotes a replica when the primary is killed.
+//! A Sentinel promotes a replica when the primary is killed or stopped.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use dlock_testkit::Sentinel;
 
 use super::ScenarioRun;
-use super::group::ReplicationGroup;
+use super::group::{ReplicationGroup, synchronous};
 use crate::clients::Workload;
 use crate::history::History;
 
@@ -17,9 +17,23 @@ const LEASE_MS: u64 = 500;
 const PROMOTION_TIMEOUT: Duration = Duration::from_secs(60);
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// The primary is killed and a Sentinel promotes a replica, with a grace period.
-pub fn failovers(run: &mut ScenarioRun) -> Vec<History> {
-    let mut group = ReplicationGroup::start(SERVERS, &format!("dlock.failover-grace-ms {LEASE_MS}"));
+/// The primary is killed, with a grace period.
+pub fn with_grace(run: &mut ScenarioRun) -> Vec<History> {
+    failovers(run, &format!("dlock.failover-grace-ms {LEASE_MS}"), |_| false)
+}
+
+/// It is killed, or stopped and goes on afterwards, without a grace period. Grants are told only when all replicas have
+/// them.
+pub fn with_synchronous_grants(run: &mut ScenarioRun) -> Vec<History> {
+    failovers(run, &synchronous(SERVERS - 1), |run| run.rng.bool())
+}
+
+fn failovers(
+    run: &mut ScenarioRun,
+    config: &str,
+    is_stopped: impl Fn(&mut ScenarioRun) -> bool,
+) -> Vec<History> {
+    let mut group = ReplicationGroup::start(SERVERS, config);
     let workload = Workload {
         keeps_owner: true,
         ..Workload::mixed(LEASE_MS)
@@ -29,11 +43,23 @@ pub fn failovers(run: &mut ScenarioRun) -> Vec<History> {
         // A new Sentinel each round, which discovers the current topology.
         let sentinel = Sentinel::of(group.server(group.primary), SERVERS - 1);
         run.pause(LEASE_MS..=LEASE_MS * 2);
-        group.kill_primary();
+        let is_stopped = is_stopped(run);
+        if is_stopped {
+            group.recorder.event("SIGSTOP of the primary");
+            group.server(group.primary).stop();
+        } else {
+            group.kill_primary();
+        }
         let new = wait_for_promotion(&group);
-        let dead = group.redirect_clients(new);
+        let old = group.redirect_clients(new);
         drop(sentinel);
-        group.restart(dead);
+        if is_stopped {
+            group.recorder.event("SIGCONT of the old primary");
+            group.server(old).resume();
+            run.pause(0..=LEASE_MS);
+        } else {
+            group.restart(old);
+        }
         group.resync();
     }
     pool.finish();

@@ -228,6 +228,14 @@ pub const SCENARIOS: &[Scenario] = &[
         body: |run| failover::without_grace(run, Workload::mixed),
     },
     Scenario {
+        name: "failover-synchronous",
+        description: "the same, but grants are told only when all replicas have them: no overlap",
+        count: 300,
+        short: 6,
+        rules: unspecified(LOSSY),
+        body: failover::with_synchronous_grants,
+    },
+    Scenario {
         name: "failover-grace-lowered",
         description: "with a grace period of an hour, which is lowered to the longest lease",
         count: 60,
@@ -273,7 +281,15 @@ pub const SCENARIOS: &[Scenario] = &[
         count: 12,
         short: 1,
         rules: LOSSY,
-        body: sentinel::failovers,
+        body: sentinel::with_grace,
+    },
+    Scenario {
+        name: "failover-sentinel-synchronous",
+        description: "the primary is killed or stopped; grants are told when all replicas have them, no grace period",
+        count: 12,
+        short: 2,
+        rules: unspecified(LOSSY),
+        body: sentinel::with_synchronous_grants,
     },
     Scenario {
         name: "cluster-resharding",
@@ -305,7 +321,15 @@ pub const SCENARIOS: &[Scenario] = &[
         count: 8,
         short: 1,
         rules: LOSSY,
-        body: cluster::failovers,
+        body: cluster::failovers_with_grace,
+    },
+    Scenario {
+        name: "cluster-failover-synchronous",
+        description: "the primary is killed or stopped; grants are told when its replica has them, no grace period",
+        count: 8,
+        short: 2,
+        rules: unspecified(LOSSY),
+        body: cluster::failovers_with_synchronous_grants,
     },
     Scenario {
         name: "partition",
@@ -322,6 +346,14 @@ pub const SCENARIOS: &[Scenario] = &[
         short: 1,
         rules: LOSSY,
         body: partition::min_replicas,
+    },
+    Scenario {
+        name: "partition-synchronous",
+        description: "the same, grants are told only when the replica has them, no grace period and no wait: no overlap",
+        count: 60,
+        short: 2,
+        rules: unspecified(LOSSY),
+        body: partition::synchronous_grants,
     },
     Scenario {
         name: "partition-paused",
@@ -458,6 +490,14 @@ pub const SCENARIOS: &[Scenario] = &[
         short: 3,
         rules: breaking(Rule::Overlap),
         body: inboxes::failovers_without_grace,
+    },
+    Scenario {
+        name: "inboxes-failover-synchronous",
+        description: "the same, but grants are told only when all replicas have them: no overlap",
+        count: 40,
+        short: 3,
+        rules: unspecified(LOSSY_AND_BAD_NETWORK),
+        body: inboxes::failovers_with_synchronous_grants,
     },
     Scenario {
         name: "inboxes-failover-planned",
