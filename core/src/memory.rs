@@ -35,8 +35,6 @@ pub struct Memory {
     pub is_paused: bool,
     /// Why the server would accept no write of a client, if so.
     pub refusal: Option<WriteCheck>,
-    /// The cluster slots of this node.
-    pub slots: Option<LocalSlots>,
     /// What replicas and the append-only file get.
     pub stream: Vec<Sent>,
     /// The keyspace events that were published.
