@@ -1,6 +1,7 @@
 //! What one scenario runs in: a server, its replica, and drivers.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::env;
 use std::time::{Duration, Instant};
 
 use dlock_testkit::{Client, Server, wait_for};
@@ -16,6 +17,14 @@ use crate::stand_in::Answer;
 use crate::usage::Usage;
 
 const PATIENCE: Duration = Duration::from_secs(30);
+/// If this variable is set, all scenarios run on a primary that tells of grants when its replica has them.
+const SYNCHRONOUS: &str = "DLOCK_SYNCHRONOUS";
+
+/// Whether it is. Then the number of requests is not asked for: an inbox is needed sooner, and brings what a lost reply
+/// did not.
+pub fn is_synchronous() -> bool {
+    env::var_os(SYNCHRONOUS).is_some()
+}
 
 /// The servers, networks and drivers of one scenario.
 pub struct World {
@@ -43,11 +52,24 @@ pub struct CommandId {
 impl World {
     /// Starts the server, then all drivers of a scenario, before anything in it is timed.
     pub fn start(scenario: &Scenario, launch: &Launch) -> Outcome<Self> {
-        let server = Server::with(&scenario.config);
-        let replica = scenario
-            .has_replica
-            .then(|| server.replica_with(&scenario.config));
-        let servers = [Some(&server), replica.as_ref()];
+        let is_synchronous = is_synchronous();
+        let mut config = scenario.config.clone();
+        if is_synchronous {
+            config.push_str("\ndlock.min-sync-replicas 1");
+        }
+        let server = Server::with(&config);
+        let has_replica = scenario.has_replica || is_synchronous;
+        let replica = has_replica.then(|| server.replica_with(&config));
+        if is_synchronous {
+            let mut client = server.client();
+            wait_for("a replica that is online", || {
+                client
+                    .server_info("replication", "slave0")
+                    .contains("state=online")
+            });
+        }
+        // A replica that is never promoted carries out nothing of its own.
+        let servers = [Some(&server), replica.as_ref().filter(|_| scenario.has_replica)];
         let monitors = servers
             .into_iter()
             .flatten()
