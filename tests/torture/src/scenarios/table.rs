@@ -530,7 +530,8 @@ pub const SCENARIOS: &[Scenario] = &[
         description: "clients that repeat nothing when an inbox had ended: forgotten requests are expected",
         count: 6,
         short: 1,
-        rules: breaking(Rule::Forgotten),
+        // Inboxes end while their clients are stopped: what they have queued leaves unseen.
+        rules: unspecified(breaking(Rule::Forgotten)),
         body: inboxes::nothing_repeated,
     },
     Scenario {
