@@ -17,17 +17,6 @@ pub struct Call<'a> {
     pub arrives_by: Micros,
     /// Whether it has arrived for certain.
     pub is_certain: bool,
-    /// Of a request that waits in an inbox.
-    pub known: Known,
-}
-
-/// What the other records of a request tell: it may be sent again, and its answer is a record of its own.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Known {
-    /// The fence of its grant.
-    pub fence: Option<u64>,
-    /// Its owner may have given it back before its answer was read.
-    pub is_given_back: bool,
 }
 
 /// How a call arrives.
@@ -54,16 +43,12 @@ impl<'a> Call<'a> {
         // It waited, or it was not served at all.
         let was_unblocked = op.reply.is_error(&["UNBLOCKED"]);
         let is_error = matches!(op.reply, Recorded::Error(_));
-        // That a request was not granted tells nothing about the lock when the answer is read.
-        let is_grant = matches!(op.reply, Recorded::Granted { .. });
-        let is_other_answer = matches!(op.request, Command::Answer(_)) && !is_grant;
-        if is_plain || is_other_answer || is_error && !is_refusal && !was_unblocked {
+        if is_plain || is_error && !is_refusal && !was_unblocked {
             return None;
         }
         let is_unknown = op.reply.is_unknown();
         let arrives_by = match op.reply {
             _ if is_unknown => op.replied + LATE,
-            _ if matches!(op.request, Command::Answer(_)) => op.replied,
             Recorded::Granted { waited_ms, .. } => op.replied.saturating_sub(waited_ms * 1_000),
             _ => op.replied,
         };
@@ -72,31 +57,7 @@ impl<'a> Call<'a> {
             op,
             arrives_by: arrives_by.max(op.sent),
             is_certain: !is_unknown && !was_unblocked,
-            known: Known::default(),
         })
-    }
-
-    /// Its answer goes to an inbox, whatever becomes of its connection.
-    pub fn is_queued(&self) -> bool {
-        let is_acquire = matches!(self.op.request, Command::Acquire(_));
-        is_acquire && matches!(self.wait(), Some(Wait::Queue { .. }))
-    }
-
-    pub fn is_answer(&self) -> bool {
-        matches!(self.op.request, Command::Answer(_))
-    }
-
-    fn wait(&self) -> Option<&Wait> {
-        Some(&self.op.acquire()?.wait)
-    }
-
-    /// The owner and the request id, if it is a request for an inbox, or the answer to one.
-    pub fn name_in_inbox(&self) -> Option<(&'a str, &'a str)> {
-        let acquire = self
-            .op
-            .acquire()
-            .filter(|_| self.is_queued() || self.is_answer())?;
-        Some((&self.op.owner, acquire.reqid.as_deref()?))
     }
 
     /// The fence of its grant.
@@ -107,12 +68,8 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Whether its client may have been gone while it waited, or has been told so. Or its time was over, or its process has
-    /// ended.
+    /// Whether its client may have been gone while it waited, or has been told so.
     pub fn may_leave(&self) -> bool {
-        if self.is_queued() {
-            return self.known.fence.is_none();
-        }
         matches!(self.op.reply, Recorded::Null | Recorded::Error(_)) || self.op.reply.is_unknown()
     }
 
@@ -140,31 +97,12 @@ impl<'a> Call<'a> {
                 lock.extend(owner, *fence, Span::of_ms(*lease_ms), moment)?
             }
             Command::Push(push) => lock.guard(owner, push.element.fence),
-            Command::Answer(_) => return self.read(lock, moment.now),
+            Command::Answer(_) => return None,
         };
         let is_at_once = matches!(reply, Reply::Granted { .. });
         let waited = self.waited_ms() * 1_000;
         self.hear(&reply, moment.now)
             .filter(|_| !is_at_once || waited <= ROUNDING)
-    }
-
-    /// The answer is read: it was granted under this fence, and what was left of the lease says how long it lasts.
-    fn read(&self, lock: &mut Lock, now: Span) -> Option<Progress> {
-        let Recorded::Granted { fence, lease_ms, .. } = self.op.reply else {
-            return None;
-        };
-        let waits = lock.queue.iter().any(|waiter| waiter.fence == Some(fence));
-        let holder = lock.holders.iter_mut().find(|holder| holder.fence == fence);
-        let is_possible = match holder {
-            _ if waits || lock.fence < fence => false,
-            Some(holder) if lease_ms > 0 => {
-                let is_possible = is_left(holder.until, now, lease_ms);
-                self.learn(&mut holder.until);
-                is_possible
-            }
-            holder => holder.is_some() || lease_ms == 0 || self.known.is_given_back,
-        };
-        is_possible.then_some(Progress::Done)
     }
 
     fn waited_ms(&self) -> u64 {
@@ -188,9 +126,8 @@ impl<'a> Call<'a> {
     /// It gets this reply. `None`: it had another one.
     pub fn hear(&self, reply: &Reply, now: Span) -> Option<Progress> {
         let is_possible = self.op.reply.is_unknown() || self.agrees(reply, now);
-        let is_told = matches!(self.op.reply, Recorded::Queued(_));
         is_possible.then_some(match reply {
-            Reply::Waits if !is_told => Progress::Waits,
+            Reply::Waits => Progress::Waits,
             _ => Progress::Done,
         })
     }
@@ -209,8 +146,6 @@ impl<'a> Call<'a> {
 
     fn agrees(&self, reply: &Reply, now: Span) -> bool {
         match (reply, &self.op.reply) {
-            // The answer of an inbox is another record.
-            (Reply::Waits, _) if self.is_queued() => matches!(self.op.reply, Recorded::Queued(_)),
             (Reply::Waits, Recorded::Granted { .. } | Recorded::Null) => true,
             (Reply::Waits, recorded) => recorded.is_error(&["UNBLOCKED"]),
             (

@@ -1,11 +1,9 @@
 //! Histories as runs of the specification in `spec/`: some order of their requests, each between its sending and its
-//! reply, in which the rules of `spec/lock.qnt` give all the replies, those of `spec/guard.qnt` the writes, and those of
-//! `spec/inbox.qnt` the answers to requests that wait in inboxes.
+//! reply, in which the rules of `spec/lock.qnt` give all the replies, and those of `spec/guard.qnt` the writes.
 //!
 //! A history without such a run proves a mistake. Without a reply, a request may have taken effect, or not.
 
 mod call;
-mod inbox;
 pub mod lock;
 mod search;
 mod steps;
@@ -15,7 +13,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::checkers::{Rule, Violation};
-use crate::history::History;
+use crate::history::{History, Op, Wait};
 use call::Call;
 pub use search::Found;
 use search::search;
@@ -40,21 +38,20 @@ pub struct Checked<'a> {
     pub found: Found,
 }
 
-/// Checks the history of each lock. Where requests wait in inboxes, until one of these ends, or one of those
-/// is sent again.
+/// Checks the history of each lock, but for those with requests that wait in inboxes.
 pub fn check(history: &History, part: Part) -> Vec<Checked<'_>> {
     let mut locks: BTreeMap<&str, Vec<Call<'_>>> = BTreeMap::new();
     for (n, op) in history.ops.iter().enumerate() {
         locks.entry(&op.key).or_default().extend(Call::of(n, op));
+    }
+    for op in history.ops.iter().filter(|op| waits_in_inbox(op)) {
+        locks.remove(&*op.key);
     }
     match part {
         Part::Whole => {}
         Part::FirstTerm => locks.values_mut().for_each(keep_first_term),
         Part::None => locks.clear(),
     }
-    let ends = inbox::ends(history);
-    let of_locks = locks.values_mut();
-    of_locks.for_each(|calls| inbox::connect_and_cut(calls, &ends));
     let fences = fences(history);
     let checked = locks.into_iter().map(|(lock, calls)| Checked {
         lock,
@@ -79,6 +76,11 @@ impl Checked<'_> {
             ops: next.clone(),
         })
     }
+}
+
+fn waits_in_inbox(op: &Op) -> bool {
+    let acquire = op.acquire();
+    acquire.is_some_and(|acquire| matches!(acquire.wait, Wait::Queue { .. }))
 }
 
 fn keep_first_term(calls: &mut Vec<Call<'_>>) {

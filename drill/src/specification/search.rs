@@ -10,8 +10,6 @@ use super::steps::{State, Steps};
 
 /// States to visit before the search gives up.
 const MAX_STATES: usize = 100_000;
-/// Where requests wait in inboxes: queues are long, and each state takes longer.
-const MAX_STATES_OF_INBOXES: usize = 10_000;
 /// An explained reply makes up for so many of the things that are assumed.
 const REPLY: usize = 4;
 /// How much it is to assume that a request without a reply has arrived.
@@ -43,11 +41,6 @@ pub fn search(calls: Vec<Call<'_>>, taken: BTreeSet<u64>) -> Found {
         return Found::Run;
     };
     let mut furthest = start.clone();
-    let max_states = if steps.has_inboxes {
-        MAX_STATES_OF_INBOXES
-    } else {
-        MAX_STATES
-    };
     let mut visited = HashSet::new();
     let mut next = BinaryHeap::from([Reached::new(start, 0)]);
     while let Some(Reached {
@@ -64,7 +57,7 @@ pub fn search(calls: Vec<Call<'_>>, taken: BTreeSet<u64>) -> Found {
         if steps.are_done(&state) {
             return Found::Run;
         }
-        if visited.len() == max_states {
+        if visited.len() == MAX_STATES {
             return Found::Undecided;
         }
         if !visited.insert(state.clone()) {

@@ -19,8 +19,6 @@ pub struct Steps<'a> {
     taken: BTreeSet<u64>,
     /// The shortest lease and the longest one.
     leases: Span,
-    /// Some requests wait in inboxes: a grant that no reply has carried is undone with its inbox.
-    pub has_inboxes: bool,
 }
 
 /// How far a run has come.
@@ -53,7 +51,6 @@ impl<'a> Steps<'a> {
             fences,
             taken,
             leases: leases(&calls),
-            has_inboxes: calls.iter().any(Call::is_queued),
             calls,
         }
     }
@@ -87,10 +84,7 @@ impl<'a> Steps<'a> {
         let mut arriving: Vec<usize> = open.into_iter().filter(|call| !state.waits(*call)).collect();
         arriving.sort_by_key(|call| self.calls[*call].arrives_by);
         let arriving = arriving.into_iter();
-        let arrivals = arriving.filter_map(|call| {
-            let fence = self.calls[call].known.fence;
-            self.arrival(state, call, Assumed { fence, lease: None }, by)
-        });
+        let arrivals = arriving.filter_map(|call| self.arrival(state, call, Assumed::default(), by));
         arrivals.chain(self.timer(state, by)).collect()
     }
 
@@ -98,7 +92,7 @@ impl<'a> Steps<'a> {
     pub fn unlikely(&self, state: &State) -> Vec<State> {
         let (_, by) = self.open(state);
         let holders = 0..state.lock.holders.len();
-        let ends = holders.filter_map(|holder| self.without_holder(state, holder, by));
+        let ends = holders.filter_map(|holder| state.without_holder(holder, by));
         let waiters = state.lock.queue.iter().map(|waiter| waiter.call);
         let leaving = waiters.filter(|call| self.calls[*call].may_leave());
         ends.chain(leaving.map(|call| self.without_waiter(state, call)))
@@ -154,17 +148,14 @@ impl<'a> Steps<'a> {
             to: by.min(arriving.arrives_by),
         };
         let mut next = state.clone();
-        // An answer may be read where the lock has been before.
-        if !arriving.is_answer() {
-            self.move_to(&mut next, arriving.op.server, now);
-        }
+        next.move_to(arriving.op.server, now, self.leases);
         let is_over = |until: Span| until.to + ROUNDING < now.from;
         if now.from > now.to || next.lock.holders.iter().any(|holder| is_over(holder.until)) {
             return None;
         }
         let mut moment = self.moment(now);
         let progress = arriving.arrive(call, assumed, &mut next.lock, &mut moment)?;
-        if !next.lock.queue.is_empty() && !self.can_be_granted_in_order(&next) {
+        if progress == Progress::Waits && !next.can_be_granted_in_order() {
             return None;
         }
         next.time = now.from;
@@ -210,7 +201,7 @@ impl<'a> Steps<'a> {
     fn without_waiter(&self, state: &State, call: usize) -> State {
         let mut next = state.clone();
         next.lock.queue.retain(|waiter| waiter.call != call);
-        if self.calls[call].is_certain && !self.calls[call].is_queued() {
+        if self.calls[call].is_certain {
             next.done.insert(call);
         }
         self.tidy(next)
@@ -220,10 +211,6 @@ impl<'a> Steps<'a> {
     fn tell(&self, mut next: State, moment: Moment<'_>) -> Option<State> {
         for (call, reply) in moment.told {
             let told = &self.calls[call];
-            // That goes to its inbox.
-            if told.is_queued() {
-                continue;
-            }
             told.hear(&reply, moment.now)?;
             if let Reply::Granted { fence, .. } = reply {
                 let mut holders = next.lock.holders.iter_mut();
@@ -249,38 +236,6 @@ impl<'a> Steps<'a> {
         let time = state.time;
         state.arrived.retain(|call| time <= self.calls[*call].arrives_by);
         state
-    }
-
-    /// Its lease has ended, or nobody knows of it and its inbox has ended.
-    fn without_holder(&self, state: &State, holder: usize, by: Micros) -> Option<State> {
-        let mut next = state.clone();
-        let ended = next.lock.holders.remove(holder);
-        let is_unread = self.has_inboxes && !self.fences.contains_key(&ended.fence);
-        (is_unread || ended.until.from <= by.saturating_add(ROUNDING)).then_some(next)
-    }
-
-    /// Waiters are granted the lock in order, so those fences that are known rise.
-    fn can_be_granted_in_order(&self, state: &State) -> bool {
-        let waiters = state.lock.queue.iter();
-        let stay = waiters.filter(|waiter| !self.calls[waiter.call].may_leave());
-        let mut fences = stay.filter_map(|waiter| waiter.fence.filter(|fence| *fence > state.lock.fence));
-        let mut last = 0;
-        fences.all(|fence| std::mem::replace(&mut last, fence) <= fence)
-    }
-
-    /// Another process or server has the lock now, where leases may last longer, but not less. Nobody waits there in an
-    /// inbox.
-    fn move_to(&self, state: &mut State, server: ServerTerm, now: Span) {
-        if state.server != server {
-            state.server = server;
-            let longest = now.after(self.leases).to;
-            let leases = state.lock.holders.iter_mut().map(|holder| &mut holder.until);
-            leases.for_each(|until| until.to = until.to.max(longest));
-            state
-                .lock
-                .queue
-                .retain(|waiter| !self.calls[waiter.call].is_queued());
-        }
     }
 
     fn moment(&self, now: Span) -> Moment<'_> {
@@ -309,24 +264,41 @@ impl State {
         self.lock.queue.iter().any(|waiter| waiter.call == call)
     }
 
+    /// Waiters are granted the lock in order, so those fences that are known rise.
+    fn can_be_granted_in_order(&self) -> bool {
+        let waiters = self.lock.queue.iter();
+        let mut fences = waiters.filter_map(|waiter| waiter.fence.filter(|fence| *fence > self.lock.fence));
+        let mut last = 0;
+        fences.all(|fence| std::mem::replace(&mut last, fence) <= fence)
+    }
+
     fn knows(&self, owner: &str) -> bool {
         let holders = self.lock.holders.iter().map(|holder| &holder.owner);
         let mut owners = holders.chain(self.lock.queue.iter().map(|waiter| &waiter.owner));
         owners.any(|known| **known == *owner)
+    }
+
+    fn without_holder(&self, holder: usize, by: Micros) -> Option<Self> {
+        let mut next = self.clone();
+        let ended = next.lock.holders.remove(holder);
+        (ended.until.from <= by.saturating_add(ROUNDING)).then_some(next)
+    }
+
+    /// Another process or server has the lock now, where leases may last longer, but not less.
+    fn move_to(&mut self, server: ServerTerm, now: Span, leases: Span) {
+        if self.server != server {
+            self.server = server;
+            let longest = now.after(leases).to;
+            let leases = self.lock.holders.iter_mut().map(|holder| &mut holder.until);
+            leases.for_each(|until| until.to = until.to.max(longest));
+        }
     }
 }
 
 fn anonymous(calls: &[Call<'_>]) -> BTreeSet<usize> {
     let by_owner = calls.iter().enumerate().map(|(n, call)| (&*call.op.owner, n));
     let last: BTreeMap<&str, usize> = by_owner.collect();
-    let answered: BTreeSet<&str> = calls
-        .iter()
-        .filter(|call| call.is_answer())
-        .map(|call| &*call.op.owner)
-        .collect();
-    let is_anonymous = |call: &Call<'_>| {
-        call.op.acquire().is_some() && call.op.reply.is_unknown() && !answered.contains(&*call.op.owner)
-    };
+    let is_anonymous = |call: &Call<'_>| call.op.acquire().is_some() && call.op.reply.is_unknown();
     last.into_values()
         .filter(|call| is_anonymous(&calls[*call]))
         .collect()

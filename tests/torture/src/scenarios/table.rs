@@ -42,22 +42,16 @@ const BAD_NETWORK: Rules = Rules {
     ..Rules::STRICT
 };
 
-/// The same for inboxes, whose ends nobody sees in time: no run of the specification is looked for.
-const INBOXES: Rules = unspecified(BAD_NETWORK);
-
 /// Networks as bad, and what a failover loses.
 const LOSSY_AND_BAD_NETWORK: Rules = Rules {
     missing_replies: MissingReplies::Allowed,
     ..LOSSY
 };
 
-/// The same for inboxes.
-const LOSSY_INBOXES: Rules = unspecified(LOSSY_AND_BAD_NETWORK);
-
 /// Grants that are told when replicas have them.
 const SYNCHRONOUS_INBOXES: Rules = Rules {
     hides_places: true,
-    ..LOSSY_INBOXES
+    ..LOSSY_AND_BAD_NETWORK
 };
 
 /// Clients that break a rule for clients: this rule is violated, and detected.
@@ -476,7 +470,7 @@ pub const SCENARIOS: &[Scenario] = &[
         description: "processes of 200 waiters are killed, stopped and cut off; the server restarts, is stopped, pauses",
         count: 250,
         short: 16,
-        rules: INBOXES,
+        rules: BAD_NETWORK,
         body: inboxes::one_server,
     },
     Scenario {
@@ -484,7 +478,7 @@ pub const SCENARIOS: &[Scenario] = &[
         description: "the same, but the server loses its power, with appendfsync always: nothing is lost",
         count: 150,
         short: 12,
-        rules: INBOXES,
+        rules: BAD_NETWORK,
         body: inboxes::power_failures,
     },
     Scenario {
@@ -492,7 +486,7 @@ pub const SCENARIOS: &[Scenario] = &[
         description: "the same; the primary is killed with unreplicated writes, with a grace period",
         count: 40,
         short: 3,
-        rules: LOSSY_INBOXES,
+        rules: LOSSY_AND_BAD_NETWORK,
         body: inboxes::failovers_with_grace,
     },
     Scenario {
@@ -500,7 +494,7 @@ pub const SCENARIOS: &[Scenario] = &[
         description: "the same without a grace period: overlaps are expected",
         count: 20,
         short: 3,
-        rules: unspecified(breaking(Rule::Overlap)),
+        rules: breaking(Rule::Overlap),
         body: inboxes::failovers_without_grace,
     },
     Scenario {
@@ -516,7 +510,7 @@ pub const SCENARIOS: &[Scenario] = &[
         description: "the same with planned failovers",
         count: 30,
         short: 2,
-        rules: INBOXES,
+        rules: BAD_NETWORK,
         body: inboxes::planned_failovers,
     },
     Scenario {
@@ -524,7 +518,7 @@ pub const SCENARIOS: &[Scenario] = &[
         description: "the same while slots of a cluster migrate back and forth",
         count: 100,
         short: 6,
-        rules: INBOXES,
+        rules: BAD_NETWORK,
         body: inboxes::resharding,
     },
     Scenario {
@@ -532,7 +526,7 @@ pub const SCENARIOS: &[Scenario] = &[
         description: "the same while slots migrate atomically (Valkey 9)",
         count: 60,
         short: 4,
-        rules: INBOXES,
+        rules: BAD_NETWORK,
         body: inboxes::slot_migrations,
     },
     Scenario {
@@ -540,7 +534,7 @@ pub const SCENARIOS: &[Scenario] = &[
         description: "clients that repeat nothing when an inbox had ended: forgotten requests are expected",
         count: 6,
         short: 1,
-        rules: unspecified(breaking(Rule::Forgotten)),
+        rules: breaking(Rule::Forgotten),
         body: inboxes::nothing_repeated,
     },
     Scenario {
@@ -548,8 +542,7 @@ pub const SCENARIOS: &[Scenario] = &[
         description: "clients that count the lease of an answer from when they read it: overlaps are expected",
         count: 30,
         short: 6,
-        // The extensions that it records are what clients believe.
-        rules: unspecified(breaking(Rule::Overlap)),
+        rules: breaking(Rule::Overlap),
         body: inboxes::whole_lease,
     },
 ];
