@@ -35,6 +35,10 @@ fn one_round(
     results: &mut Results,
 ) -> Result<()> {
     let server = Server::with_replicas(replicas, &format!("dlock.min-sync-replicas {acknowledging}"))?;
+    // A new replica acknowledges once a second until it is asked: none is waited for once one grant has been told.
+    let mut first = LockOwner::new(&server, "first", "owner", LEASE)?;
+    first.ask()?;
+    first.granted()?;
     let setting = format!("{acknowledging} of {replicas}");
     for count in CLIENTS {
         let client = |number| {
