@@ -17,6 +17,7 @@ const TESTS: &[(&str, &[&str])] = &[
     ("faulty_clients_break_no_rule", &["clients"]),
     ("bad_network_breaks_no_rule", &["network"]),
     ("wall_clock_jumps_break_no_rule", &["clock"]),
+    ("truncated_aof_restores_an_earlier_state", &["aof-truncation"]),
     (
         "power_failure_with_appendfsync_always_loses_nothing",
         &["power-failure-always", "power-failure-always-guard"],

@@ -4,7 +4,6 @@ use std::ffi::OsString;
 use std::fs;
 use std::process::Command;
 
-use fastrand::Rng;
 use tempfile::TempDir;
 
 use super::aof_file::AofFile;
@@ -36,17 +35,14 @@ impl Power {
         vec![("LD_PRELOAD".into(), library.into_os_string())]
     }
 
-    /// Truncates the log of a server that was killed to what is on disk: all that was synced, and perhaps more, to any byte.
-    /// Returns how many bytes that is, and how many are lost.
-    pub fn fail(&self, log: &AofFile, rng: &mut Rng) -> (u64, u64) {
-        let (synced, length) = (log.synced(), log.length());
-        let kept = if rng.bool() {
-            synced
-        } else {
-            rng.u64(synced..=length)
-        };
-        log.truncate(kept);
-        (kept, length - kept)
+    /// Truncates the log of a server that was killed to what is on disk. Returns how many bytes that was, and how many
+    /// are lost.
+    pub fn fail(&self, log: &AofFile) -> (u64, u64) {
+        let length = log.length();
+        // A server may have truncated what it found.
+        let synced = log.synced().min(length);
+        log.truncate(synced);
+        (synced, length - synced)
     }
 }
 

@@ -30,7 +30,7 @@ pub fn one_server(run: &mut ScenarioRun) -> Vec<History> {
         crowd.one_fault(run);
         match run.rng.u8(..6) {
             0 => {
-                restart::lose_power(run, &mut server, &power, &recorder);
+                restart::lose_power(&mut server, &power, &recorder);
                 crowd.disconnect();
                 server.start_again();
                 crowd.connect_to(server.port());

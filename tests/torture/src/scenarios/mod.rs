@@ -1,5 +1,6 @@
 //! The scenarios, grouped by kind.
 
+mod aof_truncation;
 mod clock;
 mod cluster;
 mod crowd;

@@ -37,7 +37,7 @@ pub fn restarts(run: &mut ScenarioRun, fsync: &[&str], grace_ms: u64, workload: 
     for term in 1..=run.count {
         run.pause(20..=LEASE_MS * 2);
         if has_log {
-            lose_power(run, &mut server, &power, &recorder);
+            lose_power(&mut server, &power, &recorder);
         } else {
             recorder.event("kill -9 of the server");
             servers::record_lists(&server, &recorder, false);
@@ -58,12 +58,13 @@ pub fn restarts(run: &mut ScenarioRun, fsync: &[&str], grace_ms: u64, workload: 
     vec![recorder.history()]
 }
 
-pub(super) fn lose_power(run: &mut ScenarioRun, server: &mut Server, power: &Power, recorder: &Recorder) {
+/// Truncates the AOF to what was synced.
+pub(super) fn lose_power(server: &mut Server, power: &Power, recorder: &Recorder) {
     let log = AofFile::of(server);
     servers::record_lists(server, recorder, false);
     server.kill();
-    let (kept, lost) = power.fail(&log, &mut run.rng);
+    let (synced, lost) = power.fail(&log);
     recorder.event(format!(
-        "power failure: {kept} bytes of the AOF are on disk, {lost} are lost"
+        "power failure: {synced} bytes of the AOF are on disk, {lost} are lost"
     ));
 }

@@ -3,8 +3,8 @@
 use super::group::Protection;
 use super::partition::OldPrimary;
 use super::{
-    Scenario, clock, cluster, failover, inboxes, network, one_server, partition, planned, quorum, restart,
-    sentinel, slot_migration, snapshots,
+    Scenario, aof_truncation, clock, cluster, failover, inboxes, network, one_server, partition, planned,
+    quorum, restart, sentinel, slot_migration, snapshots,
 };
 use crate::checkers::Rule;
 use crate::clients::Workload;
@@ -85,6 +85,14 @@ pub const SCENARIOS: &[Scenario] = &[
         short: 8,
         rules: Rules::STRICT,
         body: clock::jumps,
+    },
+    Scenario {
+        name: "aof-truncation",
+        description: "the AOF is truncated at every byte of its last records",
+        count: 2000,
+        short: 8,
+        rules: unspecified(LOSSY),
+        body: aof_truncation::every_byte,
     },
     Scenario {
         name: "power-failure-always",
