@@ -26,11 +26,11 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_millis(500);
 const KINDS: usize = 5;
 /// How long a lock is held, but for one in so many grants for up to a lease.
 const HOLD_MS: u64 = 60;
-const LONG_HOLD_ONE_IN: u8 = 4;
+const LONG_HOLD_ONE_IN: u8 = 2;
 /// Between two requests of a task.
 const IDLE_MS: u64 = 40;
 /// One in this many grants is not released.
-const KEPT_ONE_IN: u8 = 40;
+const KEPT_ONE_IN: u8 = 10;
 /// One in this many requests is given up, and one has a limit.
 const GIVEN_UP_ONE_IN: u8 = 10;
 const LIMITED_ONE_IN: u8 = 4;

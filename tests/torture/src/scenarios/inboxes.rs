@@ -15,7 +15,7 @@ use crate::servers;
 const LOCKS: usize = 40;
 /// Locks of a slot migrate together.
 const SLOTS: usize = 8;
-const LEASE_MS: u64 = 400;
+const LEASE_MS: u64 = 800;
 /// The nodes need a moment to agree on a slot before it may migrate again.
 const MIN_TIME_AWAY_MS: u64 = 100;
 
