@@ -22,7 +22,7 @@
 //! who waits for it, in order. `$cursor` in a command is what a pattern has bound to it, `$cursor+1` one more.
 //!
 //! Commands with ` | ` between them are sent in one packet, so that nothing comes between: the array of their replies
-//! follows. `bob: closed` says that the server closes the connection instead of a reply. `info dlock_waiters: 0` is a
+//! follows. A line that ends with `|` or a comma goes on in the next one. `bob: closed` says that the server closes the connection instead of a reply. `info dlock_waiters: 0` is a
 //! field of INFO. `eventually` before a step repeats it until it succeeds. A rule with a line
 //! `each command: DEL door; UNLINK door` is played for each row, which stands where `{command}` does.
 //!

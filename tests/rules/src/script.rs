@@ -78,7 +78,7 @@ pub enum Real {
 /// A rule, or what is given for the rules after it, and its lines with their numbers.
 struct Block<'a> {
     title: &'a str,
-    lines: Vec<(usize, &'a str)>,
+    lines: Vec<(usize, String)>,
 }
 
 /// The rules of a file, or the line that is none and what is wrong with it.
@@ -95,7 +95,7 @@ pub fn parse(text: &str) -> Result<Vec<Rule>, String> {
             .iter()
             .partition(|(_, line)| line.starts_with("each "));
         for (row, values) in rows(&each)? {
-            let lines = given.iter().chain(&lines).map(|(number, line)| {
+            let lines = given.iter().chain(lines.iter().copied()).map(|(number, line)| {
                 let insert =
                     |line: String, (name, value): &(&str, &str)| line.replace(&format!("{{{name}}}"), value);
                 (*number, values.iter().fold((*line).to_owned(), insert))
@@ -115,7 +115,13 @@ fn blocks(text: &str) -> Vec<Block<'_>> {
             let (title, lines) = (line, Vec::new());
             blocks.push(Block { title, lines });
         } else if let Some(block) = blocks.last_mut() {
-            block.lines.push((number, line.trim()));
+            match block.lines.last_mut() {
+                Some((_, begun)) if begun.ends_with([',', '|']) => {
+                    begun.push(' ');
+                    begun.push_str(line.trim());
+                }
+                _ => block.lines.push((number, line.trim().to_owned())),
+            }
         }
     }
     blocks
@@ -125,7 +131,7 @@ fn blocks(text: &str) -> Vec<Block<'_>> {
 /// `{request}` in it. One rule if there are none.
 type Row<'a> = (&'a str, Vec<(&'a str, &'a str)>);
 
-fn rows<'a>(each: &[(usize, &'a str)]) -> Result<Vec<Row<'a>>, String> {
+fn rows<'a>(each: &[&'a (usize, String)]) -> Result<Vec<Row<'a>>, String> {
     let mut rows = Vec::new();
     for (number, line) in each {
         let (names, values) = line[5..]
@@ -303,6 +309,19 @@ mod tests {
             panic!("{:?}", rules[0].steps)
         };
         assert_eq!(commands, &[vec!["EVAL", "return 1", "0"], vec!["PING"]]);
+    }
+
+    #[test]
+    fn line_that_ends_with_a_comma_or_a_bar_goes_on() {
+        let rules = parse("rule a\n> PING |\n    PING\n[PONG,\n    PONG]\n").expect("rules");
+        let Step::Command {
+            commands, expected, ..
+        } = &rules[0].steps[0].1
+        else {
+            panic!("{:?}", rules[0].steps)
+        };
+        assert_eq!(commands.len(), 2);
+        assert!(matches!(expected, Expected::Replies(replies) if replies.len() == 2));
     }
 
     #[test]
