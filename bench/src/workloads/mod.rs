@@ -13,6 +13,7 @@ mod pair;
 mod quorum;
 mod servers;
 mod stalls;
+mod synchronous;
 
 use crate::error::Result;
 use crate::results::Results;
@@ -26,7 +27,7 @@ pub struct Workload {
 }
 
 /// In the order in which they run. `client` measures what this process grows by, so it is the first.
-pub const WORKLOADS: [Workload; 12] = [
+pub const WORKLOADS: [Workload; 14] = [
     workload("client", "the Rust client", client::measure),
     workload(
         "pair",
@@ -57,6 +58,16 @@ pub const WORKLOADS: [Workload; 12] = [
         "failover",
         "a million waiters whose primary is killed",
         failover::measure,
+    ),
+    workload(
+        "synchronous",
+        "a free lock whose grants replicas have",
+        synchronous::free_lock,
+    ),
+    workload(
+        "synchronous-failover",
+        "for how long a failover stops grants",
+        synchronous::failover,
     ),
     workload(
         "quorum",
