@@ -92,6 +92,14 @@ fn restarted_replica_has_no_startup_grace_when_promoted() {
     let mut promoted = replica.client();
     let left_ms = promoted.stat("dlock_grace_left_ms");
     assert_eq!(left_ms, 0, "it did not start as a primary");
+    // Otherwise the failover is refused, and tried again only seconds later.
+    for node in &cluster.nodes {
+        let mut client = node.client();
+        wait_for("nodes that see each other", || {
+            let nodes: String = client.ask("CLUSTER NODES");
+            nodes.matches(" connected").count() == 3 && !nodes.contains("fail")
+        });
+    }
     cluster.fail_over(&mut promoted);
     promoted.assert_sole_holder(&door, "alice", fence, 1);
     let free = format!("{{{door}}}free");

@@ -52,6 +52,23 @@ fn client_fence(guard: &str) -> u64 {
     fence.parse().expect("the fence")
 }
 
+/// Whatever the server would say of them.
+#[test]
+fn commands_about_the_connection_are_refused_as_such() {
+    let (_server, mut client, guard) = guarded_by_alice();
+    for command in [
+        "SELECT 1",
+        "READONLY",
+        "readwrite",
+        "ASKING",
+        "WAIT 0 1",
+        "WAITAOF 0 0 1",
+    ] {
+        let error = client.error(&format!("{guard} {command}"));
+        assert!(error.contains("about the connection"), "{command}: {error}");
+    }
+}
+
 /// What is left of the category, and does not depend on the connection or change it.
 #[test]
 fn no_other_command_of_the_connection_is_run() {
