@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use dlock_core::testing::{self, Answer, Server, inputs_at};
+use dlock_core::testing::{self, Answer, Server};
 use dlock_core::{
     Acquire, Answered, Caller, Error, Grants, Holds, Limit, Queue, Received, Release, Timeout, Wait,
 };
@@ -200,12 +200,7 @@ impl Core {
             block_ms: None,
             ttl_ms: Some(TTL_MS),
         };
-        let now = self.server.clock().now;
-        match self
-            .server
-            .state_mut()
-            .receive(&request, PROCESS, &inputs_at(now))
-        {
+        match self.server.grants(&request, PROCESS) {
             Ok(Received::Replied { reply, .. }) => {
                 self.cursors.extend(replied.map(|it| (it, reply.cursor)));
                 let granted =
