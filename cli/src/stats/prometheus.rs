@@ -24,6 +24,7 @@ limit_mismatches: ACQUIRE requests whose LIMIT differs from that of the holders.
 deadlock_searches_abandoned: Requests that wait although their search for deadlocks was abandoned.
 expired_contended: Holders removed because their lease expired while others waited.
 inboxes_ended: Inboxes that ended because nobody received from them any more.
+sync_timeouts: Replies and answers that replicas did not confirm in time.
 errors_late_releases: RELEASE requests by owners that no longer held the lock.";
 
 const GAUGES: &str = "
@@ -37,6 +38,8 @@ longest_wait_ms: Time that the longest-waiting waiter has waited.
 longest_hold_ms: Time that the oldest holder has held its lock, as of the last renewals.
 fence_known: Highest fencing token granted or observed.
 quorum: Whether this is one of several independent servers that share locks.
+sync_replicas: Replicas that are online, while grants wait for them.
+sync_waiting: Replies and answers that are held back until replicas have the grant.
 grace_left_ms: Remaining time of the grace period, in which no locks are granted.
 aof_failed: Whether the last write or rewrite of the append-only file failed.
 evictable: Whether no locks are granted because the eviction policy could evict them.
@@ -45,7 +48,8 @@ max_lease_ms: Longest lease that the server accepts.";
 /// Fields with a total and buckets.
 const HISTOGRAMS: &str = "
 held_ms: How long former holders held their locks.
-waited_ms: How long granted waiters waited.";
+waited_ms: How long granted waiters waited.
+sync_ms: How long replies and answers were held back until replicas had the grant.";
 
 /// The help text of a field.
 fn help(table: &'static str, field: &str) -> Option<&'static str> {

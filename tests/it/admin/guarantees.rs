@@ -1,11 +1,11 @@
-//! `tests/README.md` names tests and scenarios that exist; `docs/verification.md` has the figures of every scenario.
+//! `tests/README.md` names tests and scenarios that exist; `tests/torture/results.md` has the figures of every scenario.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
 const MAP: &str = include_str!("../../README.md");
-const RESULTS: &str = include_str!("../../../docs/verification.md");
+const RESULTS: &str = include_str!("../../torture/results.md");
 const SCENARIOS: &str = include_str!("../../torture/src/scenarios/table.rs");
 
 #[test]

@@ -1,8 +1,10 @@
 //! Facts that several files repeat agree: paths, versions, servers, metrics.
 
-use std::fs;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::{env, fs};
 
 use crate::support::page;
 use dlock_testkit::{Server, module_path, skip};
@@ -101,6 +103,29 @@ fn module_paths_match_make_install() {
 fn version(text: &str) -> Vec<u32> {
     let numbers = text.split('.').map(|number| number.parse().expect("a number"));
     numbers.take(2).collect()
+}
+
+#[test]
+fn rust_that_is_too_old_is_named_before_anything_is_installed() {
+    let directory = TempDir::with_prefix("dlock-docs-").expect("a temporary directory can be made");
+    let cargo = directory.path().join("cargo");
+    fs::write(&cargo, "#!/bin/sh\necho 'cargo 1.63.0'\n").expect("the directory is writable");
+    fs::set_permissions(&cargo, Permissions::from_mode(0o755)).expect("its owner may do that");
+    let path = format!(
+        "{}:{}",
+        directory.path().display(),
+        env::var("PATH").unwrap_or_default()
+    );
+    let mut install = Command::new(page::root().join("deploy/install-deps"));
+    let output = install.env("PATH", path).output().expect("the script can be run");
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success(), "{message}");
+    let needed = env!("CARGO_PKG_RUST_VERSION");
+    let expected = format!(
+        "{} is Rust 1.63.0, but DLOCK needs {needed} or later",
+        cargo.display()
+    );
+    assert!(message.contains(&expected), "{message}");
 }
 
 /// The versions in a text such as `Rust 1.90 or later`, and in one with a link: `[Rust](...) 1.90`.
