@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::error_table::{Column, Reaction, Row, rows};
 use crate::outcome::Outcome;
-use crate::world::is_synchronous;
+use crate::setting::is_synchronous;
 
 /// More often than any client asks.
 const ALWAYS: u64 = 1_000_000;

@@ -1,7 +1,6 @@
 //! What one scenario runs in: a server, its replica, and drivers.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::env;
 use std::time::{Duration, Instant};
 
 use dlock_testkit::{Client, Rejection, Server, wait_for};
@@ -13,17 +12,10 @@ use crate::monitor::{Executed, Monitor};
 use crate::outcome::{Outcome, within};
 use crate::places::STARTS;
 use crate::scenario::{FIRST_DRIVER, Scenario};
+use crate::setting::is_synchronous;
 use crate::usage::Usage;
 
 const PATIENCE: Duration = Duration::from_secs(30);
-/// If this variable is set, all scenarios run on a primary that tells of grants when its replica has them.
-const SYNCHRONOUS: &str = "DLOCK_SYNCHRONOUS";
-
-/// Whether it is. Then ACQUIREs are not counted: the first one finds no inbox, and an inbox brings what a lost reply did
-/// not.
-pub fn is_synchronous() -> bool {
-    env::var_os(SYNCHRONOUS).is_some()
-}
 
 /// The servers, networks and drivers of one scenario.
 pub struct World {

@@ -6,7 +6,8 @@ use dlock_testkit::{Client, Signal, Way};
 
 use crate::outcome::{Outcome, within};
 use crate::scenario::Fields;
-use crate::world::{World, is_synchronous};
+use crate::setting::is_synchronous;
+use crate::world::World;
 
 /// `network`: what becomes of the connections between a driver and the server.
 pub fn network(world: &mut World, fields: &mut Fields) -> Outcome {

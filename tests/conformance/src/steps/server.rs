@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 use crate::outcome::{Outcome, within};
 use crate::pattern::difference;
 use crate::scenario::Fields;
-use crate::world::{World, is_synchronous};
+use crate::setting::is_synchronous;
+use crate::world::World;
 
 /// `server`: a command. `replies` is the pattern of its reply.
 pub fn command(world: &mut World, fields: &mut Fields) -> Outcome {
