@@ -10,7 +10,7 @@ import java.util.List;
 import java.util.UUID;
 import java.util.stream.IntStream;
 
-/** ByHand PORT LOCKS: prints in how many ms Lettuce alone sends that many DLOCK.ACQUIREs, all at once. */
+/** ByHand PORT LOCKS ROUNDS: prints in how many ms Lettuce alone sends that many DLOCK.ACQUIREs in the last round, all at once. */
 public final class ByHand {
     enum Command implements ProtocolKeyword {
         ACQUIRE;
@@ -24,14 +24,15 @@ public final class ByHand {
     public static void main(String[] args) {
         var client = RedisClient.create("redis://127.0.0.1:" + args[0]);
         var redis = client.connect().async();
-        // What is needed is loaded.
-        acquire(redis, List.of("by-hand"));
         var names = IntStream.range(0, Integer.parseInt(args[1])).mapToObj(n -> "by-hand:" + n).toList();
-        long began = System.nanoTime();
-        acquire(redis, names);
-        System.out.println((System.nanoTime() - began) / 1e6);
-        redis.del(names.toArray(String[]::new)).toCompletableFuture().join();
-        redis.del("by-hand").toCompletableFuture().join();
+        long took = 0;
+        for (int round = 0; round < Integer.parseInt(args[2]); round++) {
+            long began = System.nanoTime();
+            acquire(redis, names);
+            took = System.nanoTime() - began;
+            redis.del(names.toArray(String[]::new)).toCompletableFuture().join();
+        }
+        System.out.println(took / 1e6);
         client.shutdown();
     }
 

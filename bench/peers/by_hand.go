@@ -1,4 +1,5 @@
-// by_hand PORT LOCKS prints in how many ms go-redis alone sends that many DLOCK.ACQUIREs, in a pipeline.
+// by_hand PORT LOCKS ROUNDS prints in how many ms go-redis alone sends that many DLOCK.ACQUIREs in the last round, in a
+// pipeline.
 package main
 
 import (
@@ -14,26 +15,34 @@ import (
 
 func main() {
 	ctx := context.Background()
-	locks, err := strconv.Atoi(os.Args[2])
-	if err != nil {
-		log.Fatal(err)
-	}
+	locks, rounds := number(os.Args[2]), number(os.Args[3])
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:" + os.Args[1]})
-	// It connects: a pipeline may have a connection of its own.
-	if _, err := client.Pipelined(ctx, func(p redis.Pipeliner) error { return p.Ping(ctx).Err() }); err != nil {
-		log.Fatal(err)
+	names := make([]string, locks)
+	for n := range names {
+		names[n] = fmt.Sprint("by-hand:", n)
 	}
-	began, names := time.Now(), make([]string, locks)
-	pipeline := client.Pipeline()
-	for number := range names {
-		names[number] = fmt.Sprint("by-hand:", number)
-		pipeline.Do(ctx, "DLOCK.ACQUIRE", names[number], names[number], 30_000, "REQID", number)
+	var took time.Duration
+	for range rounds {
+		began, pipeline := time.Now(), client.Pipeline()
+		for n, name := range names {
+			pipeline.Do(ctx, "DLOCK.ACQUIRE", name, name, 30_000, "REQID", n)
+		}
+		_, err := pipeline.Exec(ctx)
+		took = time.Since(began)
+		succeed(err)
+		succeed(client.Del(ctx, names...).Err())
 	}
-	if _, err := pipeline.Exec(ctx); err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(float64(time.Since(began).Microseconds()) / 1000)
-	if err := client.Del(ctx, names...).Err(); err != nil {
+	fmt.Println(float64(took.Microseconds()) / 1000)
+}
+
+func number(text string) int {
+	n, err := strconv.Atoi(text)
+	succeed(err)
+	return n
+}
+
+func succeed(err error) {
+	if err != nil {
 		log.Fatal(err)
 	}
 }

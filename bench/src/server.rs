@@ -28,7 +28,7 @@ const NO_REPLICA: &str = "the server has no replica";
 /// middle of a run is an error here instead: nothing else would stop the servers that are running.
 pub struct Server {
     server: dlock_testkit::Server,
-    replica: Option<dlock_testkit::Server>,
+    replicas: Vec<dlock_testkit::Server>,
 }
 
 impl Server {
@@ -62,33 +62,50 @@ impl Server {
         let server = server.map_err(|log| format!("{program} did not start:\n{log}"))?;
         Ok(Self {
             server,
-            replica: None,
+            replicas: Vec::new(),
         })
     }
 
     pub fn in_setting((name, lines): (&str, &str)) -> Result<Self> {
         let mut server = Self::with(lines)?;
-        server.replica = (name == ONE_REPLICA).then(|| server.server.replica());
+        if name == ONE_REPLICA {
+            server.add_replica("");
+        }
         Ok(server)
     }
 
-    /// A primary and its replica, both with these lines in their configurations.
-    pub fn with_replica(lines: &str) -> Result<Self> {
+    /// A primary and its replicas, all with these lines in their configurations.
+    pub fn with_replicas(count: usize, lines: &str) -> Result<Self> {
         let mut server = Self::with(lines)?;
-        server.replica = Some(server.server.replica_with(lines));
+        for _ in 0..count {
+            server.add_replica(lines);
+        }
         Ok(server)
     }
 
-    pub fn replica_port(&self) -> Result<u16> {
-        Ok(self.replica.as_ref().ok_or(NO_REPLICA)?.port())
+    /// Returns once it is in sync.
+    pub fn add_replica(&mut self, lines: &str) {
+        self.replicas.push(self.server.replica_with(lines));
     }
 
-    /// Kills the primary, and promotes the replica at once, which takes its place here.
+    /// Of the replica that a failover promotes.
+    pub fn replica_port(&self) -> Result<u16> {
+        Ok(self.replicas.first().ok_or(NO_REPLICA)?.port())
+    }
+
+    /// Kills the primary, and promotes the first replica at once, which takes its place here. The others follow it.
     pub fn fail_over(&mut self) -> Result<()> {
-        let replica = self.replica.take().ok_or(NO_REPLICA)?;
+        if self.replicas.is_empty() {
+            return Err(NO_REPLICA.into());
+        }
         self.server.kill();
-        self.server = replica;
-        self.connect()?.call(&["REPLICAOF", "NO", "ONE"])
+        self.server = self.replicas.remove(0);
+        self.connect()?.call(&["REPLICAOF", "NO", "ONE"])?;
+        let port = self.port().to_string();
+        for replica in &self.replicas {
+            Connection::open(replica.port())?.call(&["REPLICAOF", "127.0.0.1", &port])?;
+        }
+        Ok(())
     }
 
     /// A shared lock with this many holders, by RESTORE.

@@ -13,6 +13,7 @@ const (
 	maxBatch       = 1000 // requests without a reply
 
 	minGatherPause, maxGatherPause = 100 * time.Microsecond, 2 * time.Millisecond
+	maxStill                       = 3 // pauses in which nothing came, before a burst is sent
 )
 
 // idleTimeout is after how long a connection is closed. Tests shorten it.
@@ -109,12 +110,19 @@ func (k *link) rests(isIdle bool) bool {
 }
 
 // gather takes what is to be sent. Over a slow network it waits first, as long as more comes: a burst then shares a round
-// trip, of which the pause is a small part.
+// trip, of which the pauses are a small part.
 func (k *link) gather() []request {
-	if pause := min(k.roundTrip/32, maxGatherPause); pause >= minGatherPause {
-		for before, count := 0, k.count(); before < count && count < maxBatch; before, count = count, k.count() {
-			time.Sleep(pause)
+	pause := min(k.roundTrip/32, maxGatherPause)
+	if pause < minGatherPause {
+		return k.take()
+	}
+	for before, still := k.count(), 0; before < maxBatch && still < min(before, maxStill); {
+		time.Sleep(pause)
+		count := k.count()
+		if still++; count > before {
+			still = 0
 		}
+		before = count
 	}
 	return k.take()
 }

@@ -10,7 +10,7 @@ use dlock_core::{Call, Checkpoint, Environment, Event, Instant, Offset, WallCloc
 
 use crate::host::blocked_clients;
 use crate::host::location;
-use crate::host::replicas;
+use crate::host::replica_offsets;
 use crate::host::state::{STATE, module_state};
 use crate::host::write_check::{PROBE, check_write};
 use crate::host::{APPLY, AT_MOST, SYNC};
@@ -218,7 +218,7 @@ impl<'a> Host for Ctx<'a> {
     }
 
     fn replica_offsets(&mut self) -> Option<(Offset, Vec<Offset>)> {
-        replicas::offsets(self)
+        replica_offsets::read(self)
     }
 
     fn request_acknowledgements(&mut self) {

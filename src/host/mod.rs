@@ -9,7 +9,7 @@ mod location;
 pub mod lock_value;
 pub mod policy;
 mod readers;
-mod replicas;
+mod replica_offsets;
 pub mod reply;
 pub mod snapshot_clock;
 pub mod state;

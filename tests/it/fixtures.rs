@@ -5,8 +5,6 @@ use redis::Value;
 
 /// Configuration lines for an AOF that loses nothing in a crash.
 pub const AOF: &str = "appendonly yes\nappendfsync always\n";
-/// What a replica receives for each change of `door`.
-pub const APPLY_DOOR: &str = "DLOCK.APPLY door <change>";
 pub const NOTHING: [&str; 0] = [];
 
 /// A server where alice holds `door`, and a client of it.
@@ -50,27 +48,11 @@ pub fn rewrite_aof(client: &mut Client) {
     client.wait_for_aof_rewrite();
 }
 
-/// Whether a transaction of a client that watches keys is aborted.
-pub fn watch_is_broken(watcher: &mut Client) -> bool {
-    watcher.ok("MULTI");
-    watcher.ask::<String>("PING");
-    watcher.ask::<Option<Vec<String>>>("EXEC").is_none()
-}
-
 /// The waiter must be refused with this error code.
 #[track_caller]
 pub fn assert_refused(waiter: &mut Waiter, code: &str) {
     let error = waiter.error();
     assert!(error.starts_with(&format!("{code} ")), "{error}");
-}
-
-/// Whether this is Redis 8.2 or later. It copies values that are shared.
-pub fn is_redis_8_2(client: &mut Client) -> bool {
-    let info = client.info_section("server");
-    let version = info.get("redis_version").map_or("", String::as_str);
-    let mut numbers = version.split('.').map(|number| number.parse().unwrap_or(0));
-    let version: (u32, u32) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-    !info.contains_key("valkey_version") && version >= (8, 2)
 }
 
 /// A client with these rights.

@@ -26,7 +26,7 @@ const PING_INTERVAL: Duration = Duration::from_millis(1);
 pub fn measure(scale: &Scale, results: &mut Results) -> Result<()> {
     let locks = scale.count(WAITERS) / PROCESSES;
     for round in 0..scale.rounds(3) {
-        let mut server = Server::with_replica("maxclients 20000")?;
+        let mut server = Server::with_replicas(1, "maxclients 20000")?;
         let _pinned = PinnedCores::pin(&server)?;
         hold(&server, locks)?;
         let mut herd = Herd::start(&server, locks)?;

@@ -74,14 +74,38 @@ impl Ctx<'_> {
 
     /// A text from the server's INFO, if there is such a field.
     pub fn info_text(&mut self, section: &CStr, field: &CStr) -> Option<String> {
-        // SAFETY: the names are C strings. The field belongs to the data, which is freed when the field has been copied.
+        self.server_info(section).text(field)
+    }
+
+    /// A section of the server's INFO, which it shows to modules whatever the command is called.
+    pub fn server_info(&mut self, section: &CStr) -> ServerInfo<'_> {
+        // SAFETY: the section is a C string.
+        let data = unsafe { api!(RedisModule_GetServerInfo)(self.raw(), section.as_ptr()) };
+        ServerInfo { ctx: self, data }
+    }
+}
+
+/// A section of INFO as it was, freed when dropped.
+pub struct ServerInfo<'a> {
+    ctx: &'a Ctx<'a>,
+    data: *mut raw::RedisModuleServerInfoData,
+}
+
+impl ServerInfo<'_> {
+    /// A field, if there is one of this name.
+    pub fn text(&self, field: &CStr) -> Option<String> {
+        // SAFETY: the name is a C string. The text belongs to the data, which lives longer than the copy takes.
         unsafe {
-            let info = api!(RedisModule_GetServerInfo)(self.raw(), section.as_ptr());
-            let text = api!(RedisModule_ServerInfoGetFieldC)(info, field.as_ptr());
-            let text = (!text.is_null()).then(|| CStr::from_ptr(text).to_string_lossy().into_owned());
-            api!(RedisModule_FreeServerInfo)(self.raw(), info);
-            text
+            let text = api!(RedisModule_ServerInfoGetFieldC)(self.data, field.as_ptr());
+            (!text.is_null()).then(|| CStr::from_ptr(text).to_string_lossy().into_owned())
         }
+    }
+}
+
+impl Drop for ServerInfo<'_> {
+    fn drop(&mut self) {
+        // SAFETY: the data comes from GetServerInfo, and is freed once.
+        unsafe { api!(RedisModule_FreeServerInfo)(self.ctx.raw(), self.data) };
     }
 }
 

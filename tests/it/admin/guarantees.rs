@@ -47,19 +47,6 @@ fn map_and_results_cover_every_torture_scenario() {
     }
 }
 
-#[test]
-fn map_names_scenarios_skipped_by_make_test() {
-    let (_, sentence) = MAP
-        .split_once("`make test` runs all of them except")
-        .expect("the page says it");
-    let (sentence, _) = sentence.split_once(", which").expect("and what runs them");
-    let named: BTreeSet<_> = sentence.split('`').skip(1).step_by(2).collect();
-    let entries = SCENARIOS.split("name: \"").skip(1);
-    let left_out = entries.filter(|entry| entry.contains(" short: 0,"));
-    let left_out: BTreeSet<_> = left_out.filter_map(|entry| entry.split('"').next()).collect();
-    assert_eq!(named, left_out);
-}
-
 /// The rows of the table of tests.
 fn rows() -> impl Iterator<Item = &'static str> {
     let table = MAP.split("| case | what | tests |").nth(1);

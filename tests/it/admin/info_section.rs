@@ -28,14 +28,6 @@ fn info_dlock_has_all_fields() {
 }
 
 #[test]
-fn longest_accepted_lease_follows_its_setting() {
-    let (_server, mut client) = start_with("dlock.max-lease-ms 10000");
-    assert_eq!(client.stat("dlock_max_lease_ms"), 10_000);
-    client.ok("CONFIG SET dlock.max-lease-ms 9999");
-    assert_eq!(client.stat("dlock_max_lease_ms"), 9_999);
-}
-
-#[test]
 fn info_dlock_is_part_of_everything_and_modules() {
     let (_server, mut client) = start();
     for section in ["everything", "modules"] {
@@ -120,56 +112,6 @@ fn counters_count_only_their_event() {
     }
 }
 
-#[test]
-fn reads_partial_releases_and_repeats_are_not_counted() {
-    let (_server, mut client) = start();
-    client.acquire("door alice 60000 REQID r1");
-    client.acquire("door alice 60000");
-    let before = counters(&mut client);
-    for command in [
-        "DLOCK.ACQUIRE door alice 60000 REQID r1",
-        "DLOCK.RELEASE door alice",
-        "DLOCK.RELEASE door alice REQID unknown",
-        "DLOCK.OWNER door",
-        "DLOCK.INFO door",
-        "DLOCK.OWNER free",
-    ] {
-        client.ask::<redis::Value>(command);
-        assert_eq!(counters(&mut client), before, "{command}");
-    }
-}
-
-#[test]
-fn late_releases_are_counted() {
-    let (_server, mut client) = start();
-    let fence = client.acquire("door bob 60000").fence;
-    for refused in [
-        "DLOCK.RELEASE free alice",
-        "DLOCK.RELEASE door alice",
-        &format!("DLOCK.RELEASE door bob FENCE {}", fence - 1),
-    ] {
-        client.error_code(refused);
-    }
-    // These two are no late releases.
-    client.error_code("DLOCK.EXTEND door alice 60000");
-    client.release("door alice REQID unknown");
-    client.release("door bob");
-    assert_eq!(client.stat("dlock_errors_late_releases"), 3);
-}
-
-#[test]
-fn contended_expiries_are_counted() {
-    let (server, mut client) = start();
-    client.acquire("lonely alice 10");
-    wait_for("the sweep", || client.stat("dlock_expired") == 1);
-    assert_eq!(client.stat("dlock_expired_contended"), 0);
-    let (mut bob, _) = server.waiter_behind(&["door alice 100"], "door bob 60000 BLOCK 0");
-    bob.granted();
-    wait_for("the count", || client.stat("dlock_expired_contended") == 1);
-    server.send_acquire("door carol 60000 BLOCK 200").assert_null();
-    assert_eq!(client.stat("dlock_expired_contended"), 1);
-}
-
 /// The counts of a histogram by their upper bound.
 fn buckets(client: &mut Client, field: &str) -> Vec<(String, u64)> {
     let text = client.server_info("dlock", field);
@@ -207,35 +149,19 @@ fn buckets_are_cumulative_and_sum_up_to_all_holds_and_waits() {
 #[test]
 fn longest_hold_counts_renewed_holds_until_they_end() {
     let (_server, mut client) = start();
-    client.acquire("long alice 4000");
-    client.acquire("other bob 4000");
+    client.acquire("long alice 2000");
+    client.acquire("other bob 2000");
     let renew = |client: &mut Client| {
-        client.extend("long alice 4000");
-        client.extend("other bob 4000");
+        client.extend("long alice 2000");
+        client.extend("other bob 2000");
         client.stat("dlock_longest_hold_ms")
     };
-    wait_for("a hold of more than a lease", || renew(&mut client) > 4_500);
+    wait_for("a hold of more than a lease", || renew(&mut client) > 2_200);
     let held_ms = client.lock("long").holder("alice").held_ms;
     assert!(client.stat("dlock_longest_hold_ms").unsigned_abs() >= held_ms);
     client.release("long alice");
     client.release("other bob");
     wait_for("none", || client.stat("dlock_longest_hold_ms") == 0);
-}
-
-#[test]
-fn lock_and_fence_gauges_are_current() {
-    let (_server, mut client) = start();
-    assert_eq!(client.stat("dlock_locks"), 0);
-    assert_eq!(client.stat("dlock_fence_known"), 0);
-    client.acquire("door alice 60000 SHARED");
-    client.acquire("door bob 60000 SHARED");
-    let fence = client.acquire("gate alice 3000").fence;
-    assert_eq!(client.stat("dlock_fence_known"), fence.cast_signed());
-    assert_eq!(client.stat("dlock_locks"), 2);
-    wait_for("the sweep", || client.stat("dlock_locks") == 1);
-    assert_eq!(client.stat("dlock_expired"), 1);
-    client.ask::<i64>("DEL door");
-    assert_eq!(client.stat("dlock_locks"), 0);
 }
 
 #[test]

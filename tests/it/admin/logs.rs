@@ -31,6 +31,17 @@ fn begin_and_end_of_grace_are_logged() {
 }
 
 #[test]
+fn setting_that_shortens_grace_is_logged() {
+    let (server, mut client) = start_with("dlock.startup-grace-ms 60000");
+    client.config_set("dlock.startup-grace-ms", "0");
+    logged(
+        &server,
+        "dlock.startup-grace-ms was lowered: the grace period ends in 0 ms",
+    );
+    logged(&server, "grace period ended");
+}
+
+#[test]
 fn promotion_logs_how_far_it_advanced_fences() {
     let (_primary, replica, mut client, mut replica_client) = start_with_replica();
     let fence = client.acquire("door alice 60000").fence;

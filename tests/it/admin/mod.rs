@@ -1,10 +1,9 @@
-//! What operators see and do: settings, ACL, INFO, COMMAND, loading, memory limits, foreign commands on locks.
+//! What operators see and do: settings, ACL, INFO, COMMAND, loading, memory limits.
 
 mod acl;
 mod command_docs;
 mod command_info;
 mod config;
-mod foreign_commands;
 mod guarantees;
 mod info_section;
 mod keyspace_events;

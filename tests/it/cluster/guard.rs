@@ -116,7 +116,7 @@ fn guard_checks_permissions_in_cluster() {
 fn slot_check_frees_its_memory() {
     let (_cluster, _, mut client, guard) = cluster_with_lock();
     for keys in [1, 7, 300] {
-        const CALLS: usize = 1_000;
+        const CALLS: usize = 500;
         let names: String = (0..keys).map(|n| format!(" {{door}}{n}")).collect();
         let batch = vec![format!("{guard} DEL{names}"); 100];
         let mut run = |calls: usize| {
@@ -152,7 +152,7 @@ fn guard_in_cluster_that_hides_keys_runs_no_command() {
 /// for that: a server that does aborts within a second of this.
 #[test]
 fn guard_under_load_with_io_threads_does_no_harm() {
-    const ROUNDS: usize = 500;
+    const ROUNDS: usize = 250;
     const BATCH: usize = 4;
     const CLIENTS: usize = 24;
     let mut server = Server::cluster_node_with("io-threads 4\nappendonly yes\nappendfsync no");

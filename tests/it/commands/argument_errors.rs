@@ -103,25 +103,6 @@ fn bad_guard_is_refused_without_side_effects() {
 }
 
 #[test]
-fn wrong_arity_is_refused_without_side_effects() {
-    let mut fixture = Fixture::new();
-    for command in ["DLOCK.OWNER", "DLOCK.INFO"] {
-        fixture.refuses("ERR", &[command]);
-    }
-    for command in ["DLOCK.ACQUIRE", "DLOCK.RELEASE", "DLOCK.EXTEND", "DLOCK.GUARD"] {
-        fixture.refuses("ERR", &[command]);
-        fixture.refuses("ERR", &[command, "door"]);
-    }
-    for command in ["DLOCK.ACQUIRE", "DLOCK.EXTEND", "DLOCK.GUARD"] {
-        for (key, owner) in [("door", "alice"), ("door", "carol"), ("free", "alice")] {
-            fixture.refuses("ERR", &[command, key, owner]);
-        }
-    }
-    fixture.refuses("ERR", &["DLOCK.OWNER", "door", "alice"]);
-    fixture.refuses("ERR", &["DLOCK.INFO", "door", "alice"]);
-}
-
-#[test]
 fn empty_or_too_long_owner_is_refused_without_side_effects() {
     let mut fixture = Fixture::new();
     let too_long = "o".repeat(513);
@@ -133,79 +114,6 @@ fn empty_or_too_long_owner_is_refused_without_side_effects() {
             fixture.refuses("ERR", &["DLOCK.GUARD", key, owner, "1", "SET", "free", "1"]);
         }
     }
-}
-
-#[test]
-fn upgrade_is_refused_without_side_effects() {
-    let mut fixture = Fixture::new();
-    for options in [&[][..], &["LIMIT", "2"], &["LIMIT", "1", "REQID", "new"]] {
-        let command = [&["DLOCK.ACQUIRE", "door", "alice", "60000"], options].concat();
-        fixture.refuses("ERR", &command);
-    }
-}
-
-#[test]
-fn key_of_another_type_is_refused_as_wrongtype() {
-    let mut fixture = Fixture::new();
-    for make in [
-        "SET other text",
-        "RPUSH other text",
-        "HSET other field text",
-        "SADD other text",
-        "XADD other * field text",
-    ] {
-        fixture.client.ask::<redis::Value>("DEL other");
-        fixture.client.ask::<redis::Value>(make);
-        fixture.observe();
-        fixture.refuses("WRONGTYPE", &["DLOCK.ACQUIRE", "other", "alice", "1000"]);
-        fixture.refuses("WRONGTYPE", &["DLOCK.RELEASE", "other", "alice"]);
-        fixture.refuses("WRONGTYPE", &["DLOCK.RELEASE", "other", "alice", "REQID", "r1"]);
-        fixture.refuses("WRONGTYPE", &["DLOCK.EXTEND", "other", "alice", "1000"]);
-        fixture.refuses("WRONGTYPE", &["DLOCK.OWNER", "other"]);
-        fixture.refuses("WRONGTYPE", &["DLOCK.INFO", "other"]);
-        fixture.refuses("NOTHELD", &["DLOCK.GUARD", "other", "alice", "1", "DEL", "other"]);
-    }
-}
-
-#[test]
-fn lock_is_wrongtype_for_commands_of_other_types() {
-    let mut fixture = Fixture::new();
-    for command in [
-        &["GET", "door"][..],
-        &["INCR", "door"],
-        &["LPUSH", "door", "x"],
-        &["HGETALL", "door"],
-        &["SCARD", "door"],
-    ] {
-        fixture.refuses("WRONGTYPE", command);
-    }
-}
-
-#[test]
-fn release_and_extend_without_hold_are_refused_without_side_effects() {
-    let mut fixture = Fixture::new();
-    let fence = (fixture.client.lock("door").holder("alice").fence + 1).to_string();
-    fixture.refuses("NOTHELD", &["DLOCK.RELEASE", "free", "alice"]);
-    fixture.refuses("NOTHELD", &["DLOCK.EXTEND", "free", "alice", "60000"]);
-    fixture.refuses("NOTOWNER", &["DLOCK.RELEASE", "door", "carol", "ALL"]);
-    fixture.refuses("NOTOWNER", &["DLOCK.EXTEND", "door", "carol", "60000"]);
-    fixture.refuses("STALE", &["DLOCK.RELEASE", "door", "alice", "FENCE", &fence]);
-    let release = ["DLOCK.RELEASE", "door", "alice", "REQID", "r1", "FENCE", &fence];
-    fixture.refuses("STALE", &release);
-    let extend = ["DLOCK.EXTEND", "door", "alice", "60000", "FENCE", &fence];
-    fixture.refuses("STALE", &extend);
-}
-
-#[test]
-fn ungranted_acquire_changes_only_its_counter() {
-    let mut fixture = Fixture::new();
-    let before = fixture.observe();
-    let not_granted = fixture.client.stat("dlock_not_granted");
-    assert_eq!(fixture.client.try_acquire("door carol 60000"), None);
-    let grant = fixture.client.try_acquire("door carol 60000 LIMIT 2 REQID r1");
-    assert_eq!(grant, None);
-    assert_eq!(fixture.client.stat("dlock_not_granted"), not_granted + 2);
-    assert_eq!(fixture.observe(), before);
 }
 
 /// Counters of requests that were not carried out, beside those of errors.

@@ -3,7 +3,7 @@
 use dlock_testkit::{Client, Server, Waiter, start, wait_for};
 use redis::{PushKind, Value};
 
-use crate::fixtures::{start_with_replica, watch_is_broken};
+use crate::fixtures::start_with_replica;
 
 /// A client that watches `door`, and one that caches it.
 struct Observer {
@@ -48,6 +48,13 @@ impl Observer {
             }
         }
     }
+}
+
+/// Whether a transaction of a client that watches keys is aborted.
+fn watch_is_broken(watcher: &mut Client) -> bool {
+    watcher.ok("MULTI");
+    watcher.ask::<String>("PING");
+    watcher.ask::<Option<Vec<String>>>("EXEC").is_none()
 }
 
 /// What happens to `door`, in order, and whether its holders change.

@@ -3,9 +3,8 @@
 use std::time::{Duration, Instant};
 
 use dlock_testkit::{Outcome, pause, wait_for};
-use redis::Value;
 
-use super::{held_with_inbox, held_with_inbox_and, shown};
+use super::held_with_inbox;
 
 /// `t + waited-ms + lease-ms`, with t read before the call was sent, is never after the end of the lease.
 #[test]
@@ -33,46 +32,6 @@ fn local_deadline_is_before_end_of_lease() {
         assert!(deadline <= end, "parked: {parked}");
         let left = deadline.saturating_duration_since(Instant::now());
         assert!(left <= Duration::from_millis(3_000));
-    }
-}
-
-#[test]
-fn evicting_policy_is_answered_when_turn_comes() {
-    let (_server, mut client, mut inbox) = held_with_inbox_and("maxmemory 1gb");
-    client.enqueue("door bob 60000 QUEUE inbox 0 REQID r1");
-    client.config_set("maxmemory-policy", "allkeys-lru");
-    client.assert_error(
-        "EVICTABLE",
-        "DLOCK.ACQUIRE door carol 60000 QUEUE inbox 0 REQID r1",
-    );
-    client.release("door alice");
-    assert_eq!(shown(&inbox.take(1)), ["error r1 door bob EVICTABLE"]);
-    assert!(!client.exists("door"));
-}
-
-#[test]
-fn broken_lock_is_granted_to_queued_request() {
-    let breaks = [
-        "DEL door",
-        "UNLINK door",
-        "RENAME door away",
-        "MOVE door 1",
-        "FLUSHDB",
-        "FLUSHALL",
-        "FLUSHALL ASYNC",
-        "SWAPDB 0 1",
-        "PEXPIRE door 20",
-    ];
-    for command in breaks {
-        let (_server, mut client, mut inbox) = held_with_inbox();
-        let fence = client.lock("door").holder("alice").fence;
-        client.enqueue("door bob 60000 QUEUE inbox 0 REQID r1");
-        client.ask::<Value>(command);
-        let answer = inbox.take(1).remove(0);
-        assert_eq!(answer.shown(), "granted r1 door bob", "{command}");
-        let grant = answer.grant();
-        assert!(grant.fence > fence, "{command}");
-        client.assert_sole_holder("door", "bob", grant.fence, 1);
     }
 }
 

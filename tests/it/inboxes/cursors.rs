@@ -22,29 +22,6 @@ fn assert_noinbox(inbox: &mut Inbox, cursor: u64) {
 }
 
 #[test]
-fn cursor_that_was_never_given_out_is_refused_and_acknowledges_nothing() {
-    let (_server, mut client, mut inbox) = held_with_inbox();
-    for n in 1..=3 {
-        answer(&mut client, "inbox", &format!("r{n}"));
-    }
-    let before = inbox.cursor();
-    let after = inbox.call("").cursor;
-    let end = (1 << 53) - 1;
-    for cursor in [
-        1,
-        before - 1,
-        after + 1,
-        after + 1_000,
-        after + 1_000_000_000,
-        end,
-    ] {
-        assert_noinbox(&mut inbox, cursor);
-    }
-    assert_eq!(inbox.call_at(before, "").answers.len(), 3);
-    assert_eq!(client.stat("dlock_inbox_answers"), 3);
-}
-
-#[test]
 fn cursors_of_all_inboxes_differ() {
     let (server, mut client, _inbox) = held_with_inbox();
     let mut seen = BTreeSet::new();
@@ -87,17 +64,4 @@ fn cursors_rise_across_restarts() {
         last = next.cursor();
         server.crash_and_restart();
     }
-}
-
-#[test]
-fn answers_are_kept_over_lost_connections() {
-    let (server, mut client, mut inbox) = held_with_inbox();
-    for n in 0..10 {
-        answer(&mut client, "inbox", &format!("r{n}"));
-        inbox.send("");
-        // The reply is lost, and comes again over the next connection.
-        inbox.reconnect(&server);
-    }
-    assert_eq!(inbox.take(10).len(), 10);
-    inbox.assert_empty();
 }

@@ -46,23 +46,6 @@ fn queued_requests_do_not_prolong_inbox() {
 }
 
 #[test]
-fn reader_that_comes_back_within_ttl_finds_places_and_answers() {
-    let (server, mut client, mut inbox) = held_with_inbox();
-    client.enqueue("door bob 60000 QUEUE inbox 0 REQID r1");
-    client.enqueue("door carol 60000 QUEUE inbox 0 REQID r1");
-    for _ in 0..3 {
-        inbox.block(&mut client);
-        inbox.reconnect(&server);
-        wait_for("the loss of the reader", || {
-            client.server_info("clients", "blocked_clients") == "0"
-        });
-    }
-    assert_eq!(client.queue("door"), ["bob", "carol"]);
-    client.release("door alice");
-    assert_eq!(shown(&inbox.take(1)), ["granted r1 door bob"]);
-}
-
-#[test]
 fn half_open_reader_keeps_inbox_for_its_timeout_and_ttl() {
     let (server, mut client, _inbox) = held_with_inbox();
     let proxy = Proxy::to(server.port());
@@ -133,10 +116,10 @@ fn time_to_live_goes_on_after_pause() {
 fn short_pause_stops_time_to_live_at_hz_1() {
     let (_server, mut client) = start_with("hz 1");
     client.acquire("door alice 60000");
-    for round in 0..5 {
+    for round in 0..3 {
         let start = Instant::now();
         bob_in_short_inbox(&mut client, 1_000);
-        pause(50 * round);
+        pause(100 * round);
         client.batch(&["CLIENT PAUSE 60000 WRITE"]);
         let pausing = Instant::now();
         pause(500);
@@ -241,28 +224,6 @@ fn steps_of_end() -> usize {
 }
 
 #[test]
-fn ended_inbox_leaves_no_state() {
-    let (_server, mut client, mut inbox) = held_with_inbox();
-    for n in 0..20 {
-        client.acquire(&format!("lock{n} alice 60000"));
-        client.enqueue(&format!("lock{n} bob 60000 QUEUE inbox 0 REQID r1"));
-        client.enqueue(&format!("lock{n} bob 60000 QUEUE inbox 0 REQID r2"));
-        client.release(&format!("lock{n} bob REQID r2"));
-    }
-    inbox.call("TTL 0");
-    for gauge in [
-        "dlock_inboxes",
-        "dlock_waiters",
-        "dlock_waiters_queued",
-        "dlock_inbox_answers",
-        "dlock_contended_locks",
-        "dlock_longest_wait_ms",
-    ] {
-        wait_for(gauge, || client.stat(gauge) == 0);
-    }
-}
-
-#[test]
 fn name_of_ended_inbox_can_be_used_at_once() {
     let (server, mut client, mut inbox) = held_with_inbox();
     enqueue_many(&mut client, "door", 2_000, "");
@@ -291,15 +252,4 @@ fn request_of_ended_inbox_is_queued_anew_in_next_one() {
     client.release(&format!("door {}", first.owner));
     next.take(1);
     next.assert_empty();
-}
-
-#[test]
-fn leases_of_other_locks_are_untouched_by_end_of_inbox() {
-    let (server, mut client) = start();
-    let mut inbox = Inbox::make(&server, "inbox");
-    let fence = client.acquire("door bob 60000 QUEUE inbox 0 REQID r1").fence;
-    inbox.call("TTL 0");
-    client.wait_for_inboxes(0);
-    client.assert_sole_holder("door", "bob", fence, 1);
-    assert_eq!(client.stat("dlock_grants_rolled_back"), 0);
 }

@@ -48,11 +48,11 @@ fn end_inboxes(client: &mut Client, which: Range<usize>) {
 
 #[test]
 fn inboxes_that_end_give_their_memory_back() {
-    const INBOXES: usize = 50_000;
+    const INBOXES: usize = 25_000;
     let (_server, mut client) = start_with("dlock.max-inboxes 100000");
     let before = used_memory(&mut client);
     assert_eq!(make_inboxes(&mut client, INBOXES), (INBOXES, None));
-    assert!(used_memory(&mut client) > before + 4 * SLACK);
+    assert!(used_memory(&mut client) > before + 2 * SLACK);
     // One that stays keeps no memory of the others.
     end_inboxes(&mut client, 1..INBOXES);
     client.wait_for_inboxes(1);
@@ -78,7 +78,7 @@ fn inboxes_stop_at_maxmemory_and_locks_are_granted_after_their_end() {
 
 #[test]
 fn inbox_that_was_full_gives_its_memory_back() {
-    const ANSWERS: usize = 20_000;
+    const ANSWERS: usize = 10_000;
     let limit = format!("dlock.max-waiters-per-lock {ANSWERS}");
     let (_server, mut client, mut inbox) = held_with_inbox_and(&limit);
     let before = used_memory(&mut client);
@@ -89,7 +89,7 @@ fn inbox_that_was_full_gives_its_memory_back() {
     for withdrawals in withdrawals.chunks(1_000) {
         client.batch(withdrawals);
     }
-    assert!(used_memory(&mut client) > before + 2 * SLACK);
+    assert!(used_memory(&mut client) > before + SLACK);
     inbox.take(ANSWERS);
     inbox.assert_empty();
     wait_for_memory(&mut client, before);

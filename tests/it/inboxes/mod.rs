@@ -15,9 +15,7 @@ mod queue;
 mod reader;
 mod reader_killed;
 mod repeats;
-mod rights;
 mod rollback;
-mod scripts;
 
 /// A server where alice holds `door`, a client of it, and the inbox `inbox`.
 fn held_with_inbox() -> (Server, Client, Inbox) {

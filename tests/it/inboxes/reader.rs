@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use dlock_testkit::{Delivery, Inbox, Server, Waiter, assert_elapsed_at_most, reply_bytes, start};
+use dlock_testkit::{Delivery, Inbox, Waiter, assert_elapsed_at_most, reply_bytes, start};
 use redis::Value;
 
 use super::{enqueue_many, held_with_inbox, shown};
@@ -68,61 +68,6 @@ fn timeout_bounds_and_options_are_checked_without_side_effects() {
     let mut names = Inbox::make_with(&server, &long[..64], "ttl 60000 block 60000");
     names.call("block 1 ttl 100");
     names.call("TTL 60000 BLOCK 1");
-}
-
-#[test]
-fn inbox_of_queue_is_checked() {
-    let (_server, mut client, _inbox) = held_with_inbox();
-    let long = "i".repeat(65);
-    for wait in [
-        format!("QUEUE {long} 0"),
-        "QUEUE inbox -1".into(),
-        "QUEUE inbox x".into(),
-        "QUEUE inbox 4503599627370497".into(),
-        "QUEUE inbox".into(),
-        "QUEUE".into(),
-        "QUEUE inbox 0 QUEUE inbox 0".into(),
-    ] {
-        client.assert_error("ERR", &format!("DLOCK.ACQUIRE free bob 60000 REQID r1 {wait}"));
-    }
-    let words: [&[u8]; 9] = [
-        b"DLOCK.ACQUIRE",
-        b"door",
-        b"bob",
-        b"60000",
-        b"QUEUE",
-        b"",
-        b"0",
-        b"REQID",
-        b"r1",
-    ];
-    assert_eq!(client.error_code_args(&words), "ERR");
-    assert!(!client.exists("free"));
-    assert_eq!(client.waiting("door"), 0);
-    client.enqueue("door bob 60000 QUEUE inbox 4503599627370496 REQID r1");
-}
-
-#[test]
-fn two_readers_take_turns_without_losing_answers() {
-    const REQUESTS: usize = 20;
-    let (server, mut client, mut inbox) = held_with_inbox();
-    let mut answers = Vec::new();
-    for n in 0..REQUESTS {
-        client.acquire(&format!("gate{n} alice 60000"));
-        client.enqueue(&format!("gate{n} bob 60000 QUEUE inbox 0 REQID r{n}"));
-        inbox.block(&mut client);
-        let mut other = inbox.other_reader(&server);
-        other.send("BLOCK 60000");
-        assert!(inbox.receive_error().starts_with("UNBLOCKED "));
-        client.release(&format!("gate{n} alice"));
-        answers.extend(other.receive().answers);
-        inbox = other;
-    }
-    let expected: Vec<String> = (0..REQUESTS)
-        .map(|n| format!("granted r{n} gate{n} bob"))
-        .collect();
-    assert_eq!(shown(&answers), expected);
-    inbox.assert_empty();
 }
 
 #[test]
@@ -241,17 +186,4 @@ fn names_are_binary_safe() {
         .map(|name| Value::BulkString(name.to_vec()))
         .collect();
     assert_eq!(answers[0][1..4], names);
-}
-
-#[test]
-fn grants_on_replica_is_refused() {
-    let server = Server::start();
-    for lines in ["", "replica-read-only no"] {
-        let replica = server.replica_with(lines);
-        let mut on_replica = replica.client();
-        for cursor in [0, 1] {
-            on_replica.assert_error("READONLY", &format!("DLOCK.GRANTS inbox {cursor} BLOCK 1000"));
-        }
-        assert_eq!(on_replica.stat("dlock_inboxes"), 0);
-    }
 }

@@ -1,7 +1,7 @@
 //! Readers that are killed, unblocked or closed, also in the same step as a grant: the next call with the same cursor
 //! gets all answers.
 
-use dlock_testkit::{Client, Delivery, Inbox, Server, Waiter, skip, wait_for};
+use dlock_testkit::{Client, Delivery, Inbox, Server, skip, wait_for};
 use redis::Value;
 
 use super::{enqueue_many, held_with_inbox, shown};
@@ -222,17 +222,6 @@ fn reader_evicted_for_its_memory_loses_nothing() {
         client.config_set("maxmemory-clients", "0");
         assert_answer_is_kept(&server, &mut client, &mut inbox, cursor);
     }
-}
-
-#[test]
-fn killed_requester_loses_no_answer() {
-    let (server, mut client, mut inbox) = held_with_inbox();
-    let mut requester = Waiter::connect(&server);
-    let kill = format!("CLIENT KILL ID {}", requester.id());
-    requester.ask("DLOCK.ACQUIRE door bob 60000 QUEUE inbox 0 REQID r1");
-    client.batch(&["DLOCK.RELEASE door alice", &kill]);
-    assert_eq!(shown(&inbox.take(1)), ["granted r1 door bob"]);
-    assert_eq!(client.stat("dlock_grants_rolled_back"), 0);
 }
 
 #[test]

@@ -3,8 +3,6 @@
 use dlock_testkit::{Client, LockInfo, Server, payload, start, start_with, wait_for};
 use redis::Value;
 
-use crate::fixtures::held_by_alice;
-
 /// A lock with limits, request ids and several holders.
 fn make_lock(client: &mut Client) -> LockInfo {
     for request in [
@@ -50,15 +48,6 @@ fn restore_keeps_holders_holds_fences_and_leases() {
     assert_same_lock(&mut client, "door", &before);
     assert_eq!(client.ask::<String>("TYPE door"), "dist-lock");
     assert_eq!(client.ask::<i64>("PTTL door"), -1);
-}
-
-#[test]
-fn restored_lock_expires() {
-    let (_server, mut client) = start();
-    client.acquire("door alice 3000");
-    let payload = dump(&mut client, "door");
-    restore(&mut client, "copy", &payload);
-    wait_for("the sweep", || client.ask::<i64>("DBSIZE") == 0);
 }
 
 #[test]
@@ -118,17 +107,6 @@ fn migrate_moves_lock_to_another_server() {
     assert_same_lock(&mut to, "door", &before);
     from.assert_error("NOTHELD", "DLOCK.RELEASE door alice");
     assert_eq!(to.release("door carol"), 0);
-}
-
-#[test]
-fn copy_of_lock_is_refused() {
-    let (_server, mut client) = held_by_alice();
-    for command in ["COPY door gate", "COPY door gate REPLACE", "COPY door door DB 1"] {
-        client.assert_error("ERR", command);
-    }
-    assert_eq!(client.ask::<i64>("DBSIZE"), 1);
-    client.ok("SELECT 1");
-    assert_eq!(client.ask::<i64>("DBSIZE"), 0);
 }
 
 /// 366 days of the clock that fences start from: 2048 a millisecond.

@@ -187,42 +187,6 @@ fn lagging_replica_never_exceeds_limit() {
 }
 
 #[test]
-fn replica_refuses_writes_and_answers_reads() {
-    let (server, mut client) = start();
-    let replica = server.replica();
-    let mut on_replica = replica.client();
-    client.acquire("door alice 10000");
-    client.sync();
-    for writable in ["no", "yes"] {
-        on_replica.config_set("replica-read-only", if writable == "yes" { "no" } else { "yes" });
-        for command in [
-            "DLOCK.ACQUIRE door alice 10000",
-            "DLOCK.ACQUIRE free alice 10000",
-            "DLOCK.RELEASE door alice",
-            "DLOCK.EXTEND door alice 60000",
-        ] {
-            let code = on_replica.error_code(command);
-            assert_eq!(code, "READONLY", "{command}, writable: {writable}");
-        }
-        assert_eq!(on_replica.owner("door").as_deref(), Some("alice"));
-        assert_eq!(on_replica.lock("door").holder("alice").holds, 1);
-    }
-}
-
-#[test]
-fn removal_of_foreign_ttl_is_replicated() {
-    let (_server, _replica, mut client, mut on_replica) = start_with_replica();
-    client.acquire("door alice 60000 SHARED");
-    client.ask::<i64>("PEXPIRE door 100000");
-    client.sync();
-    assert!(on_replica.ask::<i64>("PTTL door") > 0);
-    client.acquire("door bob 60000 SHARED");
-    client.sync();
-    assert_eq!(on_replica.ask::<i64>("PTTL door"), -1);
-    assert_eq!(on_replica.lock("door").owners(), ["alice", "bob"]);
-}
-
-#[test]
 fn sub_replica_has_same_locks() {
     let server = Server::start();
     let first = server.replica();
@@ -232,4 +196,13 @@ fn sub_replica_has_same_locks() {
     client.acquire("last alice 60000");
     wait_for("the last change", || on_replica.owner("last").is_some());
     assert_same_locks(&mut on_replica, &mut client);
+}
+
+#[test]
+fn first_grant_replicates_fence_counter() {
+    let (_server, _replica, mut client, mut on_replica) = start_with_replica();
+    let fence = client.acquire("door alice 10000").fence;
+    client.sync();
+    let known = on_replica.stat("dlock_fence_known");
+    assert_eq!(u64::try_from(known), Ok(fence));
 }

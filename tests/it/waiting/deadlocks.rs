@@ -2,9 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use dlock_testkit::{Client, ReplicationStream, Waiter, pause, start, start_with};
-
-use crate::fixtures::held_by_alice;
+use dlock_testkit::{Client, Waiter, start};
 
 /// The request must be refused as a deadlock without side effects. Returns the parts of the cycle, sorted.
 #[track_caller]
@@ -62,93 +60,6 @@ fn deadlock_error_lists_cycle_of_three() {
     assert_eq!(assert_deadlock(&mut client, "a carol 60000 BLOCK 0"), expected);
     client.release("c carol");
     bob.granted();
-}
-
-#[test]
-fn deadlock_of_many_is_refused_when_cycle_closes() {
-    const OWNERS: usize = 60;
-    let (server, mut client) = start();
-    for n in 0..OWNERS {
-        client.acquire(&format!("lock{n} owner{n} 60000"));
-    }
-    let mut waiters: Vec<Waiter> = (1..OWNERS)
-        .map(|n| server.waiter(&format!("lock{} owner{n} 60000 BLOCK 0", n - 1)))
-        .collect();
-    assert_deadlock(&mut client, &format!("lock{} owner0 60000 BLOCK 0", OWNERS - 1));
-    client.release("lock0 owner0");
-    waiters[0].granted();
-    waiters[1].assert_waiting();
-}
-
-#[test]
-fn deadlock_refusal_creates_no_key_and_replicates_nothing() {
-    let (server, mut client) = held_by_alice();
-    client.acquire("gate bob 60000");
-    let mut stream = ReplicationStream::attach(&server);
-    let _bob = server.waiter("door bob 60000 BLOCK 0");
-    assert_deadlock(&mut client, "gate alice 60000 BLOCK 0 REQID r1");
-    assert_eq!(stream.take(), [""; 0]);
-    assert_eq!(client.ask::<i64>("DBSIZE"), 2);
-}
-
-#[test]
-fn deadlock_search_uses_holders_of_lock_renamed_onto_key() {
-    let (server, mut client) = start();
-    client.acquire("gate bob 60000");
-    client.acquire("door alice 60000");
-    let mut bob = server.waiter("door bob 60000 LIMIT 2 BLOCK 0");
-    client.acquire("other alice 60000 LIMIT 2");
-    client.acquire("other carol 60000 LIMIT 2");
-    // One packet: the queue of door has not been processed yet.
-    let mut alice = Waiter::connect(&server);
-    alice.send("RENAME other door\r\nDLOCK.ACQUIRE gate alice 60000 BLOCK 0");
-    assert_eq!(alice.next_reply(), redis::Value::Okay);
-    client.wait_for_queue("gate", 1);
-    alice.assert_waiting();
-    client.release("door carol");
-    bob.granted();
-    client.release("gate bob");
-    alice.granted();
-    assert_eq!(client.stat("dlock_errors_deadlock"), 0);
-}
-
-#[test]
-fn lock_renamed_onto_key_can_close_cycle() {
-    let (server, mut client) = start();
-    client.acquire("gate bob 60000");
-    client.acquire("door carol 60000");
-    let _bob = server.waiter("door bob 60000 BLOCK 0");
-    client.acquire("other alice 60000");
-    client.ok("RENAME other door");
-    assert_deadlock(&mut client, "gate alice 60000 BLOCK 0");
-}
-
-#[test]
-fn deadlock_detection_disabled_lets_both_wait() {
-    let (server, mut client) = start_with("dlock.deadlock-detection no");
-    client.acquire("door alice 60000");
-    client.acquire("gate bob 60000");
-    let mut bob = server.waiter("door bob 60000 BLOCK 0");
-    let mut alice = server.waiter("gate alice 60000 BLOCK 3000");
-    client.config_set("dlock.deadlock-detection", "yes");
-    pause(50);
-    bob.assert_waiting();
-    // The timeout resolves the deadlock.
-    alice.assert_null();
-    assert_deadlock(&mut client, "gate alice 60000 BLOCK 600");
-    client.release("door alice");
-    bob.granted();
-}
-
-#[test]
-fn free_lock_in_grace_is_no_deadlock() {
-    let (server, mut client) = start_with("dlock.startup-grace-ms 4000");
-    // Both are free, and are granted as soon as the grace ends.
-    let mut door = server.waiter("door bob 60000 BLOCK 0");
-    let mut gate = server.waiter("gate bob 60000 BLOCK 0");
-    assert_eq!(client.stat("dlock_errors_deadlock"), 0);
-    door.granted();
-    gate.granted();
 }
 
 #[test]

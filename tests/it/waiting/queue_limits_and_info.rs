@@ -1,8 +1,8 @@
-//! The limit of the queue, and waiters in DLOCK.INFO and INFO.
+//! Waiters in INFO, and a long queue in DLOCK.INFO.
 
 use std::time::Instant;
 
-use dlock_testkit::{Client, Server, Waiter, pause, start_with, wait_for};
+use dlock_testkit::{Client, Inbox, Server, pause, start_with};
 use redis::Value;
 
 /// alice holds `door`, whose queue has this limit.
@@ -12,141 +12,19 @@ fn held_with_queue_limit(waiters: u32) -> (Server, Client) {
     (server, client)
 }
 
-#[track_caller]
-fn assert_queue_full(client: &mut Client, request: &str) {
-    let before = client.stat("dlock_errors_queuefull");
-    let queue = client.queue("door");
-    client.assert_error("QUEUEFULL", &format!("DLOCK.ACQUIRE {request}"));
-    assert_eq!(client.queue("door"), queue);
-    assert_eq!(client.stat("dlock_errors_queuefull"), before + 1);
-}
-
-#[test]
-fn full_queue_is_refused_until_waiter_leaves() {
-    let (server, mut client) = held_with_queue_limit(2);
-    let mut bob = server.waiter("door bob 60000 BLOCK 0");
-    let carol = server.waiter("door carol 60000 BLOCK 0");
-    for request in [
-        "dave 60000 BLOCK 0",
-        "dave 60000 SHARED BLOCK 10",
-        "bob 60000 BLOCK 0",
-    ] {
-        assert_queue_full(&mut client, &format!("door {request}"));
-    }
-    carol.close();
-    client.wait_for_queue("door", 1);
-    let mut dave = server.waiter("door dave 60000 BLOCK 0");
-    assert_queue_full(&mut client, "door eve 60000 BLOCK 0");
-    client.release("door alice");
-    bob.granted();
-    let _eve = server.waiter("door eve 60000 BLOCK 0");
-    assert_queue_full(&mut client, "door frank 60000 BLOCK 0");
-    client.release("door bob");
-    dave.granted();
-}
-
-#[test]
-fn request_without_new_queue_entry_is_not_queuefull() {
-    let (server, mut client) = held_with_queue_limit(1);
-    let mut lost = server.waiter("door bob 60000 BLOCK 0 REQID r1");
-    assert_eq!(client.acquire("door alice 60000 BLOCK 0").holds, 2, "a re-entry");
-    assert_eq!(client.try_acquire("door carol 60000"), None, "without BLOCK");
-    client.acquire("gate alice 60000");
-    let _elsewhere = server.waiter("gate bob 60000 BLOCK 0");
-    let mut bob = server.send_acquire("door bob 60000 BLOCK 0 REQID r1");
-    assert!(lost.error().starts_with("UNBLOCKED "), "it was replaced");
-    assert_eq!(client.stat("dlock_errors_queuefull"), 0);
-    client.release("door alice ALL");
-    bob.granted();
-}
-
-#[test]
-fn lowered_queue_limit_keeps_waiters_and_refuses_new_ones() {
-    let (server, mut client) = held_with_queue_limit(10);
-    let mut waiters: Vec<Waiter> = (0..3)
-        .map(|n| server.waiter(&format!("door owner{n} 60000 BLOCK 0")))
-        .collect();
-    client.config_set("dlock.max-waiters-per-lock", "0");
-    assert_queue_full(&mut client, "door dave 60000 BLOCK 0");
-    assert_eq!(client.waiting("door"), 3);
-    client.release("door alice");
-    for (n, waiter) in waiters.iter_mut().enumerate() {
-        waiter.granted();
-        client.release(&format!("door owner{n}"));
-    }
-    let waited_ms = client.acquire("door dave 60000 BLOCK 0").waited_ms;
-    assert_eq!(waited_ms, 0, "it is free");
-    assert_queue_full(&mut client, "door eve 60000 BLOCK 0");
-}
-
-#[test]
-fn dlock_info_shows_queue_in_order() {
-    let (server, mut client) = held_with_queue_limit(10);
-    let _waiters = [
-        server.waiter("door bob 60000 BLOCK 0"),
-        server.waiter("door carol 1000 SHARED BLOCK 600000"),
-        server.waiter("door dave 60000 LIMIT 7 BLOCK 0 REQID r1"),
-        server.waiter("door bob 60000 BLOCK 3600000 REQID r2"),
-    ];
-    let shown: Vec<(String, i64, i64)> = client
-        .waiters("door")
-        .into_iter()
-        .map(|waiter| (waiter.owner, waiter.limit, waiter.timeout_ms))
-        .collect();
-    let expected = [
-        ("bob".into(), 1, -1),
-        ("carol".into(), -1, 600_000),
-        ("dave".into(), 7, -1),
-        ("bob".into(), 1, 3_600_000),
-    ];
-    assert_eq!(shown, expected);
-    let lock = client.lock("door");
-    assert_eq!((lock.limit, lock.waiting), (1, 4));
-    assert_eq!(lock.owners(), ["alice"]);
-    let resp3 = server.client_resp3().lock("door");
-    assert_eq!((resp3.waiting, resp3.waiters.len()), (4, 4));
-}
-
-#[test]
-fn dlock_info_shows_wait_time_of_each_waiter() {
-    let (server, mut client) = held_with_queue_limit(10);
-    let start = Instant::now();
-    let _bob = server.waiter("door bob 60000 BLOCK 0");
-    pause(200);
-    let middle = Instant::now();
-    let _carol = server.waiter("door carol 60000 BLOCK 0");
-    let waiters = client.waiters("door");
-    assert!((200..=start.elapsed().as_millis()).contains(&waiters[0].waited_ms.cast_unsigned().into()));
-    assert!((0..=middle.elapsed().as_millis()).contains(&waiters[1].waited_ms.cast_unsigned().into()));
-}
-
 #[test]
 fn dlock_info_shows_head_of_long_queue_and_counts_all() {
     const SHOWN: usize = 128;
     const WAITERS: usize = SHOWN + 22;
     let (server, mut client) = held_with_queue_limit(10_000);
-    let waiters: Vec<Waiter> = (0..WAITERS)
-        .map(|n| server.waiter(&format!("door owner{n} 60000 BLOCK 0")))
-        .collect();
+    let _inbox = Inbox::make(&server, "inbox");
+    for n in 0..WAITERS {
+        client.enqueue(&format!("door owner{n} 60000 QUEUE inbox 0 REQID r"));
+    }
     let lock = client.lock("door");
     assert_eq!(lock.waiting, WAITERS as i64);
     let first: Vec<String> = (0..SHOWN).map(|n| format!("owner{n}")).collect();
     assert_eq!(client.queue("door"), first);
-    drop(waiters);
-    client.wait_for_queue("door", 0);
-}
-
-#[test]
-fn dlock_info_shows_queue_without_lock() {
-    let (server, mut client) = start_with("dlock.startup-grace-ms 60000");
-    let waiter = server.waiter("door bob 60000 LIMIT 2 BLOCK 0");
-    let lock = client.lock("door");
-    assert!(lock.holders.is_empty());
-    assert_eq!((lock.limit, lock.waiting), (-1, 1));
-    assert_eq!(client.owner("door"), None);
-    assert!(!client.exists("door"), "waiters make no key");
-    waiter.close();
-    wait_for("an empty queue", || client.find_lock("door").is_none());
 }
 
 #[test]
@@ -231,19 +109,4 @@ fn counters_tell_how_waiting_ended() {
     client.release("door bob ALL");
     client.acquire("door dave 60000 BLOCK 0");
     assert_eq!(client.stat("dlock_grants_from_queue"), 2);
-}
-
-#[test]
-fn refused_request_counts_only_as_its_error() {
-    let (server, mut client) = held_with_queue_limit(1);
-    client.acquire("gate bob 60000");
-    let _bob = server.waiter("door bob 60000 BLOCK 0");
-    let before = client.info_section("dlock");
-    client.error_code("DLOCK.ACQUIRE gate alice 60000 BLOCK 0");
-    client.error_code("DLOCK.ACQUIRE door carol 60000 BLOCK 0");
-    let after = client.info_section("dlock");
-    let changed = after.keys().filter(|field| after[*field] != before[*field]);
-    let mut changed: Vec<&str> = changed.map(String::as_str).collect();
-    changed.retain(|field| *field != "dlock_longest_wait_ms");
-    assert_eq!(changed, ["dlock_errors_deadlock", "dlock_errors_queuefull"]);
 }

@@ -97,74 +97,6 @@ fn waiter_after_answered_waiter_can_leave() {
 }
 
 #[test]
-fn killed_waiter_is_closed_without_reply() {
-    let (_server, mut client, mut waiters) = held_with_waiters();
-    let (mut waiter, id) = waiters.remove(1);
-    assert_eq!(client.ask::<i64>(&format!("CLIENT KILL ID {id}")), 1);
-    assert_eq!(waiter.reply(), Reply::Closed);
-    assert_eq!(client.queue("door"), ["owner0", "owner2"]);
-}
-
-#[test]
-fn waiter_of_deleted_user_is_closed_without_reply() {
-    let (server, mut client, _waiters) = held_with_waiters();
-    client.ok("ACL SETUSER eve on nopass ~* +@all");
-    let mut waiter = Waiter::connect(&server);
-    waiter.ask("AUTH eve x");
-    waiter.acquire("door eve 60000 BLOCK 0");
-    client.wait_for_queue("door", WAITERS as i64 + 1);
-    client.ask::<i64>("ACL DELUSER eve");
-    assert_eq!(waiter.reply(), Reply::Closed);
-    client.wait_for_queue("door", WAITERS as i64);
-}
-
-#[test]
-fn closed_connection_leaves_queue() {
-    let (_server, mut client, mut waiters) = held_with_waiters();
-    waiters.remove(0).0.close();
-    client.wait_for_queue("door", 2);
-    assert_eq!(client.queue("door"), ["owner1", "owner2"]);
-    client.release("door alice");
-    waiters[0].0.granted();
-    assert_eq!(client.stat("dlock_grants_rolled_back"), 0);
-}
-
-#[test]
-fn last_departed_waiter_leaves_no_state() {
-    let (server, mut client, mut waiters) = held_with_waiters();
-    let (closes, id) = waiters.remove(0);
-    closes.close();
-    client.ask::<i64>(&format!("CLIENT KILL ID {}", waiters[0].1));
-    if server.supports_client_unblock() {
-        client.ask::<i64>(&format!("CLIENT UNBLOCK {} ERROR", waiters[1].1));
-    } else {
-        waiters.remove(1).0.close();
-    }
-    client.wait_for_queue("door", 0);
-    let reply = client.ask::<i64>(&format!("CLIENT KILL ID {id}"));
-    assert_eq!(reply, 0, "the client is gone");
-    wait_until_none_blocked(&mut client);
-    assert_eq!(client.stat("dlock_waiters"), 0);
-    assert_eq!(client.stat("dlock_contended_locks"), 0);
-    client.release("door alice");
-    assert!(!client.exists("door"));
-}
-
-#[test]
-fn demotion_unblocks_all_waiters() {
-    let (server, mut client, mut waiters) = held_with_waiters();
-    let new_primary = Server::start();
-    client.ok(&format!("REPLICAOF 127.0.0.1 {}", new_primary.port()));
-    for (waiter, _) in &mut waiters {
-        assert_refused(waiter, "UNBLOCKED");
-    }
-    server.wait_until_linked();
-    wait_until_none_blocked(&mut client);
-    assert_eq!(client.stat("dlock_waiters"), 0);
-    client.assert_error("READONLY", "DLOCK.ACQUIRE door bob 60000 BLOCK 0");
-}
-
-#[test]
 fn brief_demotion_leaves_no_undelivered_grant() {
     let (server, mut client, mut waiters) = held_with_waiters();
     client.batch(&[
@@ -179,16 +111,6 @@ fn brief_demotion_leaves_no_undelivered_grant() {
     let mut next = server.send_acquire("door next 60000 BLOCK 0");
     next.granted();
     assert_eq!(client.lock("door").owners(), ["next"]);
-}
-
-#[test]
-fn writable_replica_refuses_blocking_acquire() {
-    let server = Server::start();
-    let replica = server.replica_with("replica-read-only no");
-    server.client().acquire("door alice 60000");
-    let mut on_replica = replica.client();
-    on_replica.assert_error("READONLY", "DLOCK.ACQUIRE door bob 60000 BLOCK 0");
-    assert_eq!(on_replica.stat("dlock_waiters"), 0);
 }
 
 #[test]

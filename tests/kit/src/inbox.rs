@@ -61,16 +61,10 @@ impl Inbox {
     /// Makes an inbox with these options of DLOCK.GRANTS.
     #[track_caller]
     pub fn make_with(server: &Server, name: &str, options: &str) -> Self {
-        Self::make_over(Waiter::connect(server), name, options)
-    }
-
-    /// As [`Inbox::make_with`], over this connection.
-    #[track_caller]
-    pub fn make_over(connection: Waiter, name: &str, options: &str) -> Self {
         let mut inbox = Self {
             name: name.to_owned(),
             cursor: 0,
-            connection,
+            connection: Waiter::connect(server),
         };
         let made = inbox.call(options);
         assert_eq!(made.answers, [], "a new inbox is empty");
@@ -102,14 +96,8 @@ impl Inbox {
     /// Sends a call that blocks for up to a minute, and waits until it does.
     #[track_caller]
     pub fn block(&mut self, client: &mut Client) {
-        self.block_with(client, "");
-    }
-
-    /// As [`Inbox::block`], with more options.
-    #[track_caller]
-    pub fn block_with(&mut self, client: &mut Client, options: &str) {
         let list = format!("CLIENT LIST ID {}", self.connection.id());
-        self.send(&format!("BLOCK 60000 {options}"));
+        self.send("BLOCK 60000");
         wait_for("a blocked reader", || {
             assert!(self.connection.is_silent(), "replied at once");
             client.ask::<String>(&list).contains("flags=b")
@@ -205,21 +193,6 @@ impl Inbox {
     #[track_caller]
     pub fn reconnect(&mut self, server: &Server) {
         self.connection = Waiter::connect(server);
-    }
-
-    /// Another reader of the same inbox, at the same cursor.
-    #[track_caller]
-    pub fn other_reader(&self, server: &Server) -> Self {
-        Self {
-            name: self.name.clone(),
-            cursor: self.cursor,
-            connection: Waiter::connect(server),
-        }
-    }
-
-    /// Closes the connection, as an exiting process does.
-    pub fn close(self) {
-        self.connection.close();
     }
 }
 

@@ -55,11 +55,6 @@ impl ReplicationStream {
         self.take_raw().iter().map(|command| shown(command)).collect()
     }
 
-    /// As [`ReplicationStream::take_all`], with the PUBLISH commands of the test.
-    pub fn take_with_publish(&mut self) -> Vec<String> {
-        self.read_to_mark().iter().map(|command| shown(command)).collect()
-    }
-
     /// The words of each command since the last call.
     pub fn take_raw(&mut self) -> Vec<Vec<Vec<u8>>> {
         let mut commands = self.read_to_mark();

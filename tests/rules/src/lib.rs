@@ -19,7 +19,12 @@
 //! `given` begins a rule that is named after it: its steps come first in each rule up to the next `given`. `bob>` is a
 //! command on a connection of that name, `bob:` the reply to the command for which it waits, `bob leaves` closes its
 //! connection, `pass 300 ms` lets time pass. `holders door: alice, bob` and `queue door: nobody` say who holds a lock and
-//! who waits for it, in order. `$cursor` in a command is what a pattern has bound to it.
+//! who waits for it, in order. `$cursor` in a command is what a pattern has bound to it, `$cursor+1` one more.
+//!
+//! Commands with ` | ` between them are sent in one packet, so that nothing comes between: the array of their replies
+//! follows. A line that ends with `|` or a comma goes on in the next one. `bob: closed` says that the server closes the connection instead of a reply. `info dlock_waiters: 0` is a
+//! field of INFO. `eventually` before a step repeats it until it succeeds. A rule with a line
+//! `each command: DEL door; UNLINK door` is played for each row, which stands where `{command}` does.
 //!
 //! | pattern | reply |
 //! |---|---|
@@ -32,8 +37,23 @@
 //! | `$new > $fence` | binds a number that is larger than the one that is bound to the other name; so with `<` |
 //! | `!BUSY` | an error with this code |
 //! | `[$cursor, 0, []]` | an array |
+//! | `$fence+1` | one more than what is bound |
 //! | `waits` | none yet: the server has blocked the client |
 //! | `replaces bob` | none yet: the server has blocked it in the place of `bob`, who gets a reply |
+//!
+//! What the engine in memory cannot do stands in `wire/`, whose rules are played on real servers only:
+//!
+//! | step | |
+//! |---|---|
+//! | `config hz 1` | a line of the configuration file; after other steps, for the next start |
+//! | `crash` | the server is killed, and started again on its data |
+//! | `kill` | the server is killed |
+//! | `replica`, `replica hz 1` | a replica starts, with a line of its configuration file; `replica>` is a command to it |
+//! | `stop replica`, `resume replica` | its connections stay open meanwhile, and nothing is answered |
+//! | `sync` | the replica gets all changes |
+//! | `watch` | begins to listen for the next two |
+//! | `stream DEL door; DLOCK.APPLY door <change>` | what the server has replicated since the last such step |
+//! | `events dlock.acquired door` | the keyspace events since then |
 //!
 //! ```text
 //! script   a file of rules
@@ -51,6 +71,7 @@ mod world;
 
 pub use world::{InMemory, OverTheWire};
 
+use std::env;
 use std::fs;
 use std::path::Path;
 
@@ -61,8 +82,13 @@ use world::World;
 
 /// Runs all rules as tests.
 pub fn main<W: World>() -> ! {
-    let arguments = Arguments::from_args();
-    let tests = rules().into_iter().map(test::<W>).collect();
+    let mut arguments = Arguments::from_args();
+    // As tests without this harness have it.
+    let threads = env::var("RUST_TEST_THREADS").ok();
+    let threads = threads.and_then(|threads| threads.parse().ok());
+    arguments.test_threads = arguments.test_threads.or(threads);
+    let rules = W::FOLDERS.iter().flat_map(|folder| rules(folder));
+    let tests = rules.map(test::<W>).collect();
     libtest_mimic::run(&arguments, tests).exit()
 }
 
@@ -72,13 +98,13 @@ fn test<W: World>((file, rule): (String, Rule)) -> Trial {
         rule.name.replace([' ', ','], "_").replace("__", "_")
     );
     Trial::test(name, move || {
-        play::play(&W::start(), &rule).map_err(|error| Failed::from(format!("{file}.rules:{error}")))
+        play::play::<W>(&rule).map_err(|error| Failed::from(format!("{file}.rules:{error}")))
     })
 }
 
-/// All rules, with the names of their files.
-fn rules() -> Vec<(String, Rule)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("rules");
+/// All rules of a folder, with the names of their files.
+fn rules(folder: &str) -> Vec<(String, Rule)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
     let mut files: Vec<_> = fs::read_dir(&folder)
         .expect("the folder of rules")
         .map(|entry| entry.expect("a file of rules").path())

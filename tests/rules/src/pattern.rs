@@ -25,6 +25,8 @@ pub enum Pattern {
     Error(String),
     /// Binds a number, which must compare so with the one that is bound to the other name.
     Name(String, Option<(Ordering, String)>),
+    /// The number that is bound to the name, and so much more.
+    Sum(String, i64),
     Array(Vec<Pattern>),
 }
 
@@ -33,6 +35,7 @@ impl Pattern {
         match (self, reply) {
             (Self::Anything, _) | (Self::Nil, Value::Nil) => true,
             (Self::Number(expected), Value::Int(number)) => number == expected,
+            (Self::Number(expected), Value::BulkString(bytes)) => expected.to_string().as_bytes() == bytes,
             (Self::Running(most), Value::Int(number)) => {
                 ((most - RUNNING_MS).max(0)..=*most).contains(number)
             }
@@ -43,6 +46,9 @@ impl Pattern {
                 };
                 relation.as_ref().is_none_or(compares)
                     && bound.entry(name.clone()).or_insert(*number) == number
+            }
+            (Self::Sum(name, more), Value::Int(number)) => {
+                bound.get(name).is_some_and(|bound| bound + more == *number)
             }
             (Self::Text(text), Value::BulkString(bytes)) => text.as_bytes() == bytes,
             (Self::Text(text), Value::SimpleString(simple)) => text == simple,
@@ -109,7 +115,10 @@ fn atom(word: &str) -> Result<Pattern, String> {
             });
             match relation {
                 Some((left, ordering, right)) => Pattern::Name(name(left)?, Some((ordering, name(right)?))),
-                None => Pattern::Name(name(word)?, None),
+                None => match name(word)?.split_once('+') {
+                    Some((name, more)) => Pattern::Sum(name.to_owned(), number(more)?),
+                    None => Pattern::Name(name(word)?, None),
+                },
             }
         }
         _ => {
@@ -150,6 +159,7 @@ mod tests {
             ("$old", 5, 6),
             ("$new > $old", 6, 5),
             ("$new < $old", 4, 5),
+            ("$old+2", 7, 6),
             ("_", 0, i64::MIN),
         ] {
             assert!(matches(pattern, yes), "{pattern} {yes}");

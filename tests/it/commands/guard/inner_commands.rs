@@ -1,10 +1,9 @@
 //! What GUARD runs, and what it does not.
 
-use dlock_testkit::{Client, Cluster, Server, start, wait_for};
+use dlock_testkit::{Client, Cluster, Server, reply_bytes};
 use redis::Value;
 
-use super::{guard_of, guarded_by_alice};
-use crate::fixtures::held_by_alice;
+use super::guarded_by_alice;
 
 /// The commands with their flags, subcommands as `name|subcommand`.
 fn commands(client: &mut Client) -> Vec<(String, Vec<String>)> {
@@ -53,40 +52,6 @@ fn client_fence(guard: &str) -> u64 {
     fence.parse().expect("the fence")
 }
 
-#[test]
-fn commands_about_the_connection_are_refused() {
-    let (_server, mut client, guard) = guarded_by_alice();
-    for name in [
-        "SELECT 1",
-        "select 1",
-        "READONLY",
-        "readwrite",
-        "ASKING",
-        "WAIT 0 1",
-        "WAITAOF 0 0 1",
-    ] {
-        let error = client.error(&format!("{guard} {name}"));
-        assert!(error.contains("about the connection"), "{name}: {error}");
-    }
-    for name in [
-        "AUTH x",
-        "HELLO 3",
-        "RESET",
-        "QUIT",
-        "CLIENT SETNAME x",
-        "MULTI",
-        "WATCH door",
-        "SUBSCRIBE c",
-        "MONITOR",
-    ] {
-        client.assert_error("ERR", &format!("{guard} {name}"));
-    }
-    let info: String = client.ask("CLIENT INFO");
-    for state in [" name= ", " db=0 ", " multi=-1 ", " sub=0 ", " resp=2"] {
-        assert!(info.contains(state), "{state}: {info}");
-    }
-}
-
 /// What is left of the category, and does not depend on the connection or change it.
 #[test]
 fn no_other_command_of_the_connection_is_run() {
@@ -106,26 +71,6 @@ fn no_other_command_of_the_connection_is_run() {
 }
 
 #[test]
-fn errors_of_the_command_are_its_own() {
-    let (_server, mut client, guard) = guarded_by_alice();
-    client.ok("SET text value");
-    for (command, error) in [
-        ("LPUSH text x", "WRONGTYPE Operation against"),
-        ("NONSENSE x", "ERR unknown command"),
-        ("SET", "ERR wrong number of arguments for 'set' command"),
-        ("INCR text", "ERR value is not an integer"),
-        ("XREADGROUP GROUP g c STREAMS s >", "NOGROUP "),
-        ("GET door", "WRONGTYPE "),
-    ] {
-        let actual = client.error(&format!("{guard} {command}"));
-        assert!(actual.starts_with(error), "{command}: {actual}");
-    }
-    assert_eq!(client.stat("dlock_guards_refused"), 0);
-    let count = client.stat("dlock_errors_err") + client.stat("dlock_errors_wrongtype");
-    assert_eq!(count, 0);
-}
-
-#[test]
 fn name_with_zero_byte_is_refused() {
     let (_server, mut client, guard) = guarded_by_alice();
     for name in [&b"SELECT\0"[..], b"set\0", b"\0", b""] {
@@ -137,48 +82,6 @@ fn name_with_zero_byte_is_refused() {
 }
 
 #[test]
-fn command_may_remove_or_replace_the_lock_itself() {
-    let commands = [
-        "DEL door",
-        "UNLINK door",
-        "RENAME door away",
-        "MOVE door 1",
-        "SET door text",
-        "PEXPIRE door 0",
-        "FLUSHDB",
-        "FLUSHALL ASYNC",
-        "SWAPDB 0 1",
-    ];
-    for command in commands {
-        let (mut server, mut client, guard) = guarded_by_alice();
-        let _bob = server.waiter("door bob 60000 BLOCK 0");
-        client.wait_for_queue("door", 1);
-        client.ask::<Value>(&format!("{guard} {command}"));
-        let lost = if command.starts_with("SET") {
-            "NOTHELD"
-        } else {
-            wait_for("bob's grant", || client.owner("door").as_deref() == Some("bob"));
-            "NOTOWNER"
-        };
-        client.assert_error(lost, &guard);
-        server.assert_alive();
-    }
-}
-
-#[test]
-fn command_may_restore_another_lock_in_place_of_the_lock() {
-    let (_server, mut client) = start();
-    client.acquire("other carol 60000");
-    let dump: Vec<u8> = client.ask("DUMP other");
-    client.acquire("door alice 60000");
-    let guard = guard_of(&mut client, "door", "alice");
-    let words: Vec<&[u8]> = guard.split(' ').map(str::as_bytes).collect();
-    client.ask_args::<Value>(&[&words[..], &[&b"RESTORE"[..], b"door", b"0", &dump, b"REPLACE"]].concat());
-    assert_eq!(client.owner("door").as_deref(), Some("carol"));
-    client.assert_error("NOTOWNER", &guard);
-}
-
-#[test]
 fn blocking_command_does_not_wait() {
     let (_server, mut client, guard) = guarded_by_alice();
     // Some servers refuse it, others answer as in a transaction.
@@ -186,19 +89,6 @@ fn blocking_command_does_not_wait() {
         Ok(reply) => assert_eq!(reply, Value::Nil),
         Err(error) => assert_eq!(error.code(), Some("ERR")),
     }
-}
-
-#[test]
-fn command_runs_in_the_database_of_the_caller() {
-    let (_server, mut client) = held_by_alice();
-    client.ok("SELECT 3");
-    client.acquire("gate alice 60000");
-    let guard = guard_of(&mut client, "gate", "alice");
-    client.ok(&format!("{guard} SET data 3"));
-    assert_eq!(client.ask::<i64>("GET data"), 3);
-    client.ok("SELECT 0");
-    client.assert_error("NOTHELD", &guard);
-    assert!(!client.exists("data"));
 }
 
 #[test]
@@ -235,3 +125,27 @@ fn assert_nested_guards_are_refused(mut server: Server) {
     assert_eq!(reply, Value::SimpleString("dist-lock".into()));
     server.assert_alive();
 }
+
+#[test]
+fn guard_replies_in_protocol_of_caller() {
+    let (server, mut client, guard) = guarded_by_alice();
+    client.ask::<Value>("HSET hash field value");
+    client.ask::<Value>("ZADD set 1.5 member");
+    for (inner, resp2, resp3) in [
+        (
+            "HGETALL hash",
+            "*2\r\n$5\r\nfield\r\n$5\r\nvalue\r\n",
+            "%1\r\n$5\r\nfield\r\n$5\r\nvalue\r\n",
+        ),
+        ("ZSCORE set member", "$3\r\n1.5\r\n", ",1.5\r\n"),
+        ("GET nothing", "$-1\r\n", "_\r\n"),
+        ("ECHO text", "$4\r\ntext\r\n", "$4\r\ntext\r\n"),
+        ("STRLEN hash", WRONG_TYPE, WRONG_TYPE),
+    ] {
+        let command = format!("{guard} {inner}");
+        assert_eq!(reply_bytes(&server, 2, &command), resp2, "{inner}");
+        assert_eq!(reply_bytes(&server, 3, &command), resp3, "{inner}");
+    }
+}
+
+const WRONG_TYPE: &str = "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n";
