@@ -13,7 +13,8 @@ async fn lost_connection_renews_every_hold_at_once() {
     let locks = Locks::open(proxy.url()).unwrap();
     let mut guards = Vec::new();
     for n in 0..HOLDS {
-        let lock = locks.lock(format!("lock{n}")).lease(ms(60_000));
+        // Renewed after 200 s.
+        let lock = locks.lock(format!("lock{n}")).lease(ms(600_000));
         guards.push(lock.acquire().await.unwrap());
     }
     let mut client = server.client();
