@@ -25,8 +25,6 @@ pub struct Target {
     relative_to: String,
     /// `<=` or `>=`, and a number.
     limit: String,
-    /// The sentence of the first page, with `{}` for what was measured; empty: none.
-    pub headline: String,
 }
 
 /// A line each. Its test reads them all.
@@ -163,7 +161,7 @@ mod tests {
         }
         results.round("always", DLOCK, 0).add("CPU", "us", 5.0);
         let line = format!(
-            "what,workload,figure,implementation,settings,clients,relative_to,limit,headline\n,,CPU,,,,{relative_to},{limit},\n"
+            "what,workload,figure,implementation,settings,clients,relative_to,limit\n,,CPU,,,,{relative_to},{limit}\n"
         );
         let target: Option<csv::Result<Target>> =
             csv::Reader::from_reader(line.as_bytes()).deserialize().next();

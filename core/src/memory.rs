@@ -14,7 +14,7 @@ use crate::engine::{
 use crate::fence::WallClock;
 use crate::lock::{Lock, decode_lock, encode_lock};
 use crate::names::{Call, LockName};
-use crate::time::{Environment, Instant};
+use crate::time::{Environment, Inputs, Instant, Role};
 use crate::transition::{Checkpoint, Offset};
 use crate::wire::Event;
 
@@ -162,7 +162,7 @@ impl Memory {
     pub fn put_lock(&mut self, name: LockName, lock: Lock) {
         self.remove(&name);
         let value = LockValue::new(lock);
-        value.observe(&mut self.state, name.as_ref(), self.clocks.now);
+        value.adopt(&mut self.state, name.as_ref(), self.clocks.now);
         self.keys.insert(name, Value::Lock(Box::new(value)));
     }
 
@@ -271,15 +271,21 @@ impl Memory {
     pub fn load(&mut self, snapshot: &Snapshot) -> Result<(), crate::wire::Error> {
         self.flags.is_loading = true;
         events::loading_began(self);
+        self.restore(snapshot)?;
+        self.flags.is_loading = false;
+        events::loading_ended(self);
+        Ok(())
+    }
+
+    /// Takes the locks and the checkpoint of a snapshot.
+    pub(crate) fn restore(&mut self, snapshot: &Snapshot) -> Result<(), crate::wire::Error> {
         let now = self.clocks.now;
         self.state.server.restore_checkpoint(snapshot.checkpoint, now);
         for (name, bytes) in &snapshot.locks {
             let value = LockValue::new(decode_lock(bytes, now)?);
-            value.observe(&mut self.state, name.as_ref(), now);
+            value.adopt(&mut self.state, name.as_ref(), now);
             self.keys.insert(name.clone(), Value::Lock(Box::new(value)));
         }
-        self.flags.is_loading = false;
-        events::loading_ended(self);
         Ok(())
     }
 
@@ -322,6 +328,19 @@ impl fmt::Debug for Memory {
             .field("clocks", &self.clocks)
             .field("flags", &self.flags)
             .finish_non_exhaustive()
+    }
+}
+
+impl Clocks {
+    /// The inputs of a decision at this time, on a primary with replicas, outside of a cluster.
+    pub fn inputs(&self) -> Inputs<'_> {
+        Inputs {
+            now: self.now,
+            role: Role::Primary,
+            slot: None,
+            must_encode: true,
+            environment: self,
+        }
     }
 }
 

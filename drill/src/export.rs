@@ -2,12 +2,12 @@
 //!
 //! ```json
 //! {"owner": "w0.1", "key": "door", "port": 7000, "term": 0, "sent": 12, "replied": 48,
-//!  "request": {"command": "ACQUIRE", "lease": 400, "limit": 1, "blocks": 100, "inbox": null, "reqid": "r1"},
+//!  "request": {"command": "ACQUIRE", "lease": 400, "limit": 1, "blocks": 100, "reqid": "r1"},
 //!  "reply": {"granted": 94070374400001, "holds": 1, "lease": 400}}
 //! ```
 //!
 //! Times are microseconds, leases and timeouts milliseconds, on one monotonic clock; a limit of 0 is SHARED. The reply of a
-//! request that may or may not have taken effect is null. `ANSWER` is the part of a GRANTS that answers this ACQUIRE.
+//! request that may or may not have taken effect is null.
 
 use serde_json::{Value, json};
 
@@ -34,8 +34,7 @@ fn of_op(op: &Op) -> Value {
 
 fn of_request(request: &Request) -> Value {
     match request {
-        Request::Acquire(acquire) => of_acquire("ACQUIRE", acquire),
-        Request::Answer(acquire) => of_acquire("ANSWER", acquire),
+        Request::Acquire(acquire) => of_acquire(acquire),
         Request::Extend { lease_ms, fence } => {
             json!({"command": "EXTEND", "lease": lease_ms, "fence": fence})
         }
@@ -51,22 +50,20 @@ fn of_request(request: &Request) -> Value {
     }
 }
 
-fn of_acquire(command: &str, acquire: &Acquire) -> Value {
-    let (blocks, inbox) = match &acquire.wait {
-        Wait::No => (None, None),
-        Wait::Block { timeout_ms } => (Some(timeout_ms), None),
-        Wait::Queue { inbox, timeout_ms } => (Some(timeout_ms), Some(inbox)),
+fn of_acquire(acquire: &Acquire) -> Value {
+    let blocks = match acquire.wait {
+        Wait::No => None,
+        Wait::Block { timeout_ms } => Some(timeout_ms),
     };
     let limit = match acquire.limit {
         Limit::Of(limit) => limit,
         Limit::Shared => 0,
     };
     json!({
-        "command": command,
+        "command": "ACQUIRE",
         "lease": acquire.lease_ms,
         "limit": limit,
         "blocks": blocks,
-        "inbox": inbox,
         "reqid": acquire.reqid,
     })
 }
@@ -80,7 +77,6 @@ fn of_reply(reply: &Reply) -> Value {
             ..
         } => json!({"granted": fence, "holds": holds, "lease": lease_ms}),
         Reply::Null => json!({"nil": true}),
-        Reply::Queued(ahead) => json!({"queued": ahead}),
         Reply::Remaining(holds) => json!({"remaining": holds}),
         Reply::Lease(lease_ms) => json!({"lease": lease_ms}),
         Reply::Length(length) => json!({"length": length}),

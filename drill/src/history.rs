@@ -38,15 +38,9 @@ pub struct History {
     pub lists: Vec<List>,
     /// States of servers after a restart.
     pub restored: Vec<Restored>,
-    /// Replies of GRANTS.
-    pub calls: Vec<Call>,
-    /// Requests that were never answered, although nothing disturbed their client any more.
-    pub forgotten: Vec<Forgotten>,
-    /// For how long a lock with waiters may stay without a grant, if that is known.
-    pub longest_stall: Option<Micros>,
     pub final_states: Vec<FinalState>,
-    /// Locks that nobody could acquire when every lease and inbox had ended.
-    pub never_free: Vec<String>,
+    /// What should have happened when nothing disturbed clients any more, and has not: an answer, or the end of a hold.
+    pub unfinished: Vec<String>,
 }
 
 #[derive(Clone, Debug)]
@@ -73,8 +67,6 @@ pub struct ServerTerm {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
     Acquire(Acquire),
-    /// GRANTS, as far as it carried the answer to this ACQUIRE. Its `waited-ms` is that of the call.
-    Answer(Acquire),
     Extend {
         lease_ms: u64,
         fence: Option<u64>,
@@ -127,18 +119,10 @@ pub struct Acquire {
 }
 
 /// How a request waits in the queue of a lock.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
     No,
-    /// On its connection.
-    Block {
-        timeout_ms: u64,
-    },
-    /// Its answer comes through an inbox.
-    Queue {
-        inbox: String,
-        timeout_ms: u64,
-    },
+    Block { timeout_ms: u64 },
 }
 
 /// How many may hold a lock at once, strictest first.
@@ -159,8 +143,6 @@ pub enum Reply {
         waited_ms: u64,
     },
     Null,
-    /// To ACQUIRE with QUEUE: how many wait before it.
-    Queued(u64),
     /// To RELEASE: the remaining holds.
     Remaining(u64),
     /// To EXTEND: the remaining lease.
@@ -181,29 +163,6 @@ pub enum Reply {
 pub struct Event {
     pub at: Micros,
     pub what: String,
-}
-
-/// A reply of GRANTS, and when the call was first sent.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Call {
-    /// The process that made the call. The names of its owners begin with this name and a dot.
-    pub process: String,
-    pub server: ServerTerm,
-    pub sent: Micros,
-    pub replied: Micros,
-    /// Whether it made the inbox: what waited through an earlier one has left its queue.
-    pub made: bool,
-    /// The owners whose requests it answered.
-    pub answered: Vec<String>,
-}
-
-/// A request that was never answered.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Forgotten {
-    pub owner: String,
-    pub key: String,
-    /// When it was last sent.
-    pub sent: Micros,
 }
 
 /// An attempt of a holder to add an element to the store.
@@ -260,7 +219,7 @@ impl Reply {
 impl Op {
     pub fn acquire(&self) -> Option<&Acquire> {
         match &self.request {
-            Request::Acquire(acquire) | Request::Answer(acquire) => Some(acquire),
+            Request::Acquire(acquire) => Some(acquire),
             _ => None,
         }
     }
@@ -278,29 +237,10 @@ impl Op {
         matches!(self.request, Request::Push(_)) && self.reply.is_error(&["NOTHELD", "NOTOWNER", "STALE"])
     }
 
-    /// A time before the grant. An answer may have been kept in the inbox for a while: the lease has run since.
+    /// A time before the grant.
     pub fn granted_after(&self) -> Micros {
-        match (&self.request, &self.reply) {
-            (Request::Answer(_), Reply::Granted { lease_ms: 0, .. }) => 0,
-            (_, Reply::Granted { waited_ms, .. }) => {
-                (self.sent + waited_ms * 1_000).saturating_sub(self.lease_gone_ms() * 1_000)
-            }
-            _ => 0,
-        }
-    }
-
-    /// A time after the grant.
-    pub fn granted_before(&self) -> Micros {
-        let rounded_ms = self.lease_gone_ms().saturating_sub(1);
-        self.replied.saturating_sub(rounded_ms * 1_000)
-    }
-
-    /// How much of the lease had passed when an answer was read, rounded up.
-    fn lease_gone_ms(&self) -> u64 {
-        match (&self.request, &self.reply) {
-            (Request::Answer(acquire), Reply::Granted { lease_ms, .. }) => {
-                acquire.lease_ms.saturating_sub(*lease_ms)
-            }
+        match self.reply {
+            Reply::Granted { waited_ms, .. } => self.sent + waited_ms * 1_000,
             _ => 0,
         }
     }
@@ -354,15 +294,9 @@ impl fmt::Display for Request {
                     Limit::Of(1) => {}
                     Limit::Of(limit) => write!(f, " LIMIT {limit}")?,
                 }
-                match &acquire.wait {
-                    Wait::No => {}
-                    Wait::Block { timeout_ms } => write!(f, " BLOCK {timeout_ms}")?,
-                    Wait::Queue { inbox, timeout_ms } => write!(f, " QUEUE {inbox} {timeout_ms}")?,
+                if let Wait::Block { timeout_ms } = acquire.wait {
+                    write!(f, " BLOCK {timeout_ms}")?;
                 }
-                write_option(f, "REQID", acquire.reqid.as_ref())
-            }
-            Self::Answer(acquire) => {
-                write!(f, "GRANTS")?;
                 write_option(f, "REQID", acquire.reqid.as_ref())
             }
             Self::Extend { lease_ms, fence } => {
@@ -422,7 +356,6 @@ impl fmt::Display for Reply {
                 "fence {fence}, holds {holds}, lease {lease_ms} ms, waited {waited_ms} ms"
             ),
             Self::Null => write!(f, "null"),
-            Self::Queued(before) => write!(f, "queued behind {before}"),
             Self::Remaining(holds) => write!(f, "{holds} holds left"),
             Self::Lease(ms) => write!(f, "lease {ms} ms"),
             Self::Length(length) => write!(f, "{length} elements"),

@@ -6,7 +6,7 @@ use crate::host::config;
 use crate::host::reply::reply_grant;
 use crate::redis::{Argument, Command, Invocation, KeyUse, Metadata};
 
-/// DLOCK.ACQUIRE key owner lease-ms [SHARED | LIMIT n] [BLOCK timeout-ms | QUEUE inbox timeout-ms] [REQID id]
+/// DLOCK.ACQUIRE: see [`dlock_core::Acquire::SYNTAX`].
 ///
 /// Replies `[fence, holds, lease-ms, waited-ms]`, or a null array when it was not granted. With BLOCK the
 /// client waits in the queue of the lock until it is granted, or until the timeout; 0 = without limit. With QUEUE the

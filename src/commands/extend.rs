@@ -4,7 +4,7 @@ use crate::commands::CATEGORY;
 use crate::host::config;
 use crate::redis::{Argument, Command, Invocation, KeyUse, Metadata};
 
-/// DLOCK.EXTEND key owner lease-ms [FENCE fence | REQID id]
+/// DLOCK.EXTEND: see [`dlock_core::Extend::SYNTAX`].
 ///
 /// Replies what now remains of the lease, in milliseconds.
 pub struct Extend;

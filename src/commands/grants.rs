@@ -4,7 +4,7 @@ use crate::commands::CATEGORY;
 use crate::host::reply::reply_grants;
 use crate::redis::{Argument, Command, Invocation, Metadata};
 
-/// DLOCK.GRANTS inbox cursor [BLOCK timeout-ms] [TTL ttl-ms]
+/// DLOCK.GRANTS: see [`dlock_core::Grants::SYNTAX`].
 ///
 /// Acknowledges the reply with this cursor, and replies `[cursor, waited-ms, [answer ...]]`: the answers after it, oldest
 /// first, at most 1 000 or about 256 kB. With BLOCK the client waits if there are none. Cursor 0 makes the inbox.

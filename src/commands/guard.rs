@@ -5,7 +5,7 @@ use crate::commands::CATEGORY;
 use crate::host::PROBE;
 use crate::redis::{Argument, Command, Ctx, InnerCommand, Invocation, KeyUse, Metadata, RStr, RString};
 
-/// DLOCK.GUARD key owner fence [command [arg ...]]
+/// DLOCK.GUARD: see [`dlock_core::Guard::SYNTAX`].
 ///
 /// Runs the command and replies what it replies, if the owner holds the lock under this fence. Without a command it
 /// replies what remains of the lease, in milliseconds.

@@ -3,7 +3,7 @@ use dlock_core::engine::{Cause, Error, decide};
 use crate::commands::CATEGORY;
 use crate::redis::{Argument, Command, Invocation, KeyUse, Metadata};
 
-/// DLOCK.RELEASE key owner [FENCE fence] [ALL | REQID id]
+/// DLOCK.RELEASE: see [`dlock_core::Release::SYNTAX`].
 ///
 /// Replies how many holds the owner has left; 0 = it has given the lock up.
 pub struct Release;

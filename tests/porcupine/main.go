@@ -7,8 +7,8 @@
 // have ended by the reply, and a fence larger than every earlier one. RELEASE and EXTEND succeed for the holder alone.
 // So two owners with running leases, a fence that falls, or a release of another owner's lock have no order.
 //
-// Left out are locks with other limits than 1 or with requests in inboxes, everything after the first server is
-// replaced, and what the model does not say: holds, and the order of the queue.
+// Left out are locks with other limits than 1, everything after the first server is replaced, and what the model does not
+// say: holds, and the order of the queue.
 package main
 
 import (
@@ -26,7 +26,6 @@ type request struct {
 	Command string
 	Lease   int64
 	Limit   int
-	Inbox   *string
 	ReqID   *string
 }
 
@@ -136,8 +135,7 @@ func mutexes(ops []op) map[string][]op {
 	left := map[string]bool{}
 	for _, o := range ops {
 		byKey[o.Key] = append(byKey[o.Key], o)
-		isAcquire := o.Request.Command == "ACQUIRE" || o.Request.Command == "ANSWER"
-		if isAcquire && (o.Request.Limit != 1 || o.Request.Inbox != nil) {
+		if o.Request.Command == "ACQUIRE" && o.Request.Limit != 1 {
 			left[o.Key] = true
 		}
 	}

@@ -24,6 +24,7 @@ limit_mismatches: ACQUIRE requests whose LIMIT differs from that of the holders.
 deadlock_searches_abandoned: Requests that wait although their search for deadlocks was abandoned.
 expired_contended: Holders removed because their lease expired while others waited.
 inboxes_ended: Inboxes that ended because nobody received from them any more.
+sync_timeouts: Replies and answers that replicas did not confirm in time.
 errors_late_releases: RELEASE requests by owners that no longer held the lock.";
 
 const GAUGES: &str = "
@@ -37,17 +38,18 @@ longest_wait_ms: Time that the longest-waiting waiter has waited.
 longest_hold_ms: Time that the oldest holder has held its lock, as of the last renewals.
 fence_known: Highest fencing token granted or observed.
 quorum: Whether this is one of several independent servers that share locks.
+sync_replicas: Replicas that are online, while grants wait for them.
+sync_waiting: Replies and answers that are held back until replicas have the grant.
 grace_left_ms: Remaining time of the grace period, in which no locks are granted.
 aof_failed: Whether the last write or rewrite of the append-only file failed.
 evictable: Whether no locks are granted because the eviction policy could evict them.
-max_lease_ms: Longest lease that the server accepts.
-startup_grace_ms: Length of the grace period after a start.
-failover_grace_ms: Length of the grace period after a failover.";
+max_lease_ms: Longest lease that the server accepts.";
 
 /// Fields with a total and buckets.
 const HISTOGRAMS: &str = "
 held_ms: How long former holders held their locks.
-waited_ms: How long granted waiters waited.";
+waited_ms: How long granted waiters waited.
+sync_ms: How long replies and answers were held back until replicas had the grant.";
 
 /// The help text of a field.
 fn help(table: &'static str, field: &str) -> Option<&'static str> {
@@ -82,19 +84,16 @@ impl Metrics {
 pub fn exposition(servers: &[ServerStats]) -> String {
     let mut metrics = Metrics::default();
     for stats in servers {
-        add_details(&mut metrics, stats);
+        let up = ("dlock_up", "Whether the server could be read.", "gauge");
+        let labels = [("server", stats.server.as_str())];
+        metrics.add(up, "", &labels, u8::from(!stats.is_down));
         add_histograms(&mut metrics, stats);
-        let settings = stats.settings_ms.iter().map(|(name, value)| (*name, *value));
-        let fields = stats.fields.iter().map(|(name, value)| (name.as_str(), *value));
-        for (field, value) in fields.chain(settings) {
+        for (field, value) in stats.fields.iter().chain(&stats.server_fields) {
             if help(HISTOGRAMS, field).is_none() {
                 let (name, help, kind) = describe(field);
                 let error = error_code_of(field).map(|code| ("error", code));
-                let labels: Vec<_> = [("server", stats.server.as_str())]
-                    .into_iter()
-                    .chain(error)
-                    .collect();
-                metrics.add((&name, help, kind), "", &labels, in_base_unit(field, value));
+                let labels: Vec<_> = labels.into_iter().chain(error).collect();
+                metrics.add((&name, help, kind), "", &labels, in_base_unit(field, *value));
             }
         }
     }
@@ -103,25 +102,6 @@ pub fn exposition(servers: &[ServerStats]) -> String {
         _ = write!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n{samples}");
     }
     text
-}
-
-/// Metrics that are not fields of INFO dlock.
-fn add_details(metrics: &mut Metrics, stats: &ServerStats) {
-    let server = ("server", stats.server.as_str());
-    let mut gauge = |name, help, labels: &[(&str, &str)], value: u8| {
-        metrics.add((name, help, "gauge"), "", labels, value);
-    };
-    let is_up = u8::from(!stats.is_down);
-    gauge("dlock_up", "Whether the server could be read.", &[server], is_up);
-    if stats.is_down {
-        return;
-    }
-    let help = "Always 1. The label is the role of the server.";
-    gauge("dlock_role", help, &[server, ("role", stats.role)], 1);
-    let help = "Always 1. The labels are the versions of the module and of the server.";
-    let (version, server_version) = (&*stats.versions.0, &*stats.versions.1);
-    let labels = [server, ("version", version), ("server_version", server_version)];
-    gauge("dlock_build_info", help, &labels, 1);
 }
 
 /// Cumulative buckets with upper bounds in seconds, their sum and their count.

@@ -63,7 +63,7 @@ pub fn replica_online(process: &mut impl Process) {
 
 /// A database is about to be emptied; -1 = all of them.
 pub fn flush_began(host: &mut impl Host, db: i32) {
-    restored::observe_all(host);
+    restored::adopt_all(host);
     let state = host.state();
     state.expiry.flush(db);
     state

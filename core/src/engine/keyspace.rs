@@ -23,7 +23,7 @@ pub fn loaded(
         wait_timer::arm(process);
     } else if let Some(name) = name {
         let now = process.now();
-        value.observe(process.state(), name, now);
+        value.adopt(process.state(), name, now);
     }
     Ok(value)
 }
@@ -37,7 +37,7 @@ pub fn unlinked(value: &LockValue, process: &mut impl Process, name: LockNameRef
     }
     let now = process.now();
     let state = process.state();
-    value.observe(state, name, now);
+    value.adopt(state, name, now);
     value.cancel_expiry(state, name);
     if state.server.wait_table.queue(name).is_some() {
         state.server.wait_table.schedule(name, Instant::DISTANT_PAST);

@@ -97,7 +97,7 @@ impl<'c, 'n, H: Host + 'c> LockChange<'c, 'n, H> {
             Stored::OtherType => return Err(Error::WrongType),
             Stored::Nothing => Some(Box::default()),
             Stored::Lock(value) => {
-                value.observe(state, lock, now);
+                value.adopt(state, lock, now);
                 None
             }
         };
@@ -125,7 +125,7 @@ impl<'c, 'n, H: Host + 'c> LockChange<'c, 'n, H> {
         let mut begun = state.server.begin(inputs, name, &mut value.lock, effects);
         let outcome = transition(&mut begun);
         if let Cause::Expiry(_) = cause {
-            state.longest_hold.observe(&value.lock, effects.clock);
+            state.longest_hold.sample(&value.lock, effects.clock);
         }
         outcome
     }

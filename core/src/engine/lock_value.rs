@@ -64,9 +64,9 @@ impl LockValue {
         self.expiry.set(state.expiry.insert(name.db, name.key, at));
     }
 
-    /// Takes note of a value that was loaded, or put under another name, unless that has been done: of its fences and
-    /// leases, and when it expires.
-    pub fn observe(&self, state: &mut EngineState, name: LockNameRef<'_>, now: Instant) {
+    /// Adopts a value that was loaded, or put under another name, unless that has been done: its fences and leases are
+    /// known from now on, and when it expires.
+    pub fn adopt(&self, state: &mut EngineState, name: LockNameRef<'_>, now: Instant) {
         if self.expiry.get() == ExpiryHandle::NONE {
             state.server.observe_lock(&self.lock, now);
             state.server.wait_table.recheck_holders(name);

@@ -12,8 +12,8 @@ use crate::names::LockName;
 
 const SLICE_MS: u64 = 1;
 
-/// Takes note of the locks that were stored, a slice of them.
-pub(super) fn observe_stored<H: Host>(host: &mut H, slice: &Slice) {
+/// Adopts the locks that were stored, a slice of them.
+pub(super) fn adopt_stored<H: Host>(host: &mut H, slice: &Slice) {
     while !slice.is_over(host) {
         let restored = &mut host.state().restored;
         let Some(name) = restored.pop() else {
@@ -21,25 +21,25 @@ pub(super) fn observe_stored<H: Host>(host: &mut H, slice: &Slice) {
         };
         restored.shrink_if_sparse();
         if host.select_db(name.db) {
-            observe(host, &name);
+            adopt(host, &name);
         }
     }
     wait_timer::arm(host);
 }
 
 /// All databases are about to be emptied, without a word about each lock.
-pub fn observe_all(host: &mut impl Host) {
+pub fn adopt_all(host: &mut impl Host) {
     while !host.state().restored.is_empty() {
         let slice = Slice::of_ms(SLICE_MS, host);
-        observe_stored(host, &slice);
+        adopt_stored(host, &slice);
     }
 }
 
-fn observe<H: Host>(host: &mut H, name: &LockName) {
+fn adopt<H: Host>(host: &mut H, name: &LockName) {
     let (key, now) = (H::make_name(&name.key), host.now());
     host.read(H::name(&key), |stored, state| {
         if let Stored::Lock(value) = stored {
-            value.observe(state, name.as_ref(), now);
+            value.adopt(state, name.as_ref(), now);
         }
     });
 }

@@ -23,7 +23,7 @@ pub fn on_wait_timer(host: &mut impl Host) {
     host.state().schedule.wait_timer = None;
     if let Some(pass) = Pass::begin(host) {
         let slice = pass.slice(RESTORED_MS, host);
-        restored::observe_stored(host, &slice);
+        restored::adopt_stored(host, &slice);
         held_back::time_out(host);
         inboxes::process(host, &pass);
         due::process_due(host, &pass);

@@ -15,7 +15,7 @@ pub struct LongestHold {
 
 impl LongestHold {
     /// A lock was visited: its first lease was renewed, or has expired.
-    pub fn observe(&mut self, lock: &Lock, clock: LeaseClock) {
+    pub fn sample(&mut self, lock: &Lock, clock: LeaseClock) {
         let since = lock.holders().iter().map(Holder::since).min();
         if let (Some(since), Some(first_end)) = (since, lock.first_lease_end(clock))
             && (since <= self.since || self.ms(clock.now) == 0)

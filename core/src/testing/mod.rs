@@ -1,7 +1,6 @@
 //! The core as a server, and the model that it is compared with: what the tests of the core and the fuzzer drive.
 //!
 //! ```text
-//! outside     the clocks of a server, and its role
 //! ops         requests, replies and views: what core and model are compared by
 //! naive       the model: locks with queues by the letter of the contract, without optimizations
 //! step        what can happen: requests, disconnects, time, and events of locks and of the server
@@ -15,7 +14,6 @@ mod follow;
 mod invariants;
 mod naive;
 mod ops;
-mod outside;
 mod pair;
 mod server;
 mod step;
@@ -23,7 +21,6 @@ mod step;
 pub use follow::{assert_follows, execute, full_sync};
 pub use naive::Holder as ModelHolder;
 pub use ops::{Answer, Client, LockView, Micros, OWNERS, Reply, Request, Waiter, block};
-pub use outside::{IN_2025_UNIX_MS, Outside, inputs_at};
 pub use pair::Pair;
-pub use server::{Command, ORIGIN, Saved, Sent, Server, Stored};
+pub use server::{Command, IN_2025_UNIX_MS, ORIGIN, Saved, Sent, Server, Stored};
 pub use step::{Admin, GivenFence, Memory, Pass, Step};

@@ -7,25 +7,24 @@ use std::collections::BTreeMap;
 use super::invariants::{self, Cause, Checked, Snapshot};
 use super::naive;
 use super::ops::{Answer, Client, HolderView, LockView, Micros, Reply, Request, Waiter, block};
-use super::outside::{IN_2025_UNIX_MS, Outside};
 use crate::effects::{self, Effects};
-use crate::engine::{
-    self, Host, Process, WriteCheck, answering, checkpoint, decide, process_lock, scheduler,
-};
+use crate::engine::{self, Host, Process, WriteCheck, answering, decide, process_lock, scheduler};
 use crate::fence::Fence;
-use crate::inbox;
+use crate::inbox::{self, Received};
 use crate::lock::{Holder, Lock, decode_lock, encode_lock};
 use crate::memory::{self, Clocks, Memory};
 use crate::names::{Call, LockName, Ticket};
 use crate::time::{GraceLength, GraceSettings, Instant, LeaseClock};
 use crate::transition::{Checkpoint, Policy, ServerState, Transition};
 use crate::waiting::{self, Queue, Room};
-use crate::wire::{Acquire, Acquired, Caller, Error, Event, Guard, Release};
+use crate::wire::{Acquire, Acquired, Caller, Error, Event, Grants, Guard, Release};
 
 /// The names of the locks of [`Server::new`].
 pub const KEYS: [&str; 4] = ["a", "b", "c", "d"];
 /// What the clock of a server shows at 0, unless the test says otherwise.
 pub const ORIGIN: Micros = 123_456;
+/// A time in 2025, so that fences have as many digits as real ones.
+pub const IN_2025_UNIX_MS: u64 = 1_750_000_000_000;
 /// A server that cannot grant now retries after this time.
 pub const RETRY_MS: u64 = 50;
 
@@ -70,11 +69,11 @@ pub enum Command {
     Sync(Checkpoint),
 }
 
-/// An RDB file. Grace period and fence counter belong to no lock: they are stored beside the locks.
+/// An RDB file, and the names of the locks, of which some may be free.
 #[derive(Clone, Debug)]
 pub struct Saved {
-    locks: Vec<(LockName, Option<Vec<u8>>)>,
-    checkpoint: Checkpoint,
+    names: Vec<LockName>,
+    snapshot: memory::Snapshot,
 }
 
 /// A holder as it is stored, expired or not: without its times, and when its lease ends.
@@ -177,10 +176,6 @@ impl Server {
         self.set_now(self.now() + micros);
     }
 
-    fn outside(&self) -> Outside {
-        Outside::at_unix_ms(self.host.clocks.unix_ms)
-    }
-
     fn instant(&self, time: Micros) -> Instant {
         Instant::from_micros(time + self.origin)
     }
@@ -217,40 +212,30 @@ impl Server {
     /// What the cron does. Returns whether the fence counter has advanced, as it has to after a start or a promotion.
     pub fn tick(&mut self) -> bool {
         let was_pending = self.state().fences.is_advance_pending();
-        let (outside, now) = (self.outside(), self.instant_now());
-        self.state_mut().tick(&outside.inputs(now));
+        let clocks = self.host.clocks;
+        self.state_mut().tick(&clocks.inputs());
         let has_advanced = was_pending && !self.state().fences.is_advance_pending();
         if has_advanced {
-            self.send(0, Command::Sync(self.state().checkpoint(now)));
+            self.send(0, Command::Sync(self.state().checkpoint(clocks.now)));
         }
         has_advanced
     }
 
     pub fn save(&self) -> Saved {
-        let clock = self.clock();
-        let lock = |name: &LockName| {
-            let stored = self.host.lock(name).map(|lock| encode_lock(lock, clock));
-            (name.clone(), stored)
-        };
         Saved {
-            locks: self.names.iter().map(lock).collect(),
-            checkpoint: self.state().checkpoint(self.instant_now()),
+            names: self.names.clone(),
+            snapshot: self.host.save(),
         }
     }
 
     /// A server that loads what was stored, at `now`: a replica, or one that is to [start](Server::start).
     pub fn load(saved: &Saved, now: Micros, origin: Micros) -> Self {
-        let names = saved.locks.iter().map(|(name, _)| name.clone());
-        let mut server = Self::starting(names, origin);
+        let mut server = Self::starting(saved.names.iter().cloned(), origin);
         server.set_now(now);
-        let now = server.instant_now();
-        for (name, stored) in &saved.locks {
-            if let Some(bytes) = stored {
-                let lock = decode_lock(bytes, now).expect("a lock that was encoded");
-                server.host.put_lock(name.clone(), lock);
-            }
-        }
-        server.state_mut().restore_checkpoint(saved.checkpoint, now);
+        server
+            .host
+            .restore(&saved.snapshot)
+            .expect("locks that were encoded");
         server
     }
 
@@ -271,6 +256,17 @@ impl Server {
         let former = self.clients.insert(call, client);
         assert_eq!(former, None, "two clients with one inbox");
         None
+    }
+
+    /// Sends a GRANTS. Its client is blocked if it waits.
+    pub fn grants(&mut self, request: &Grants<'_>, caller: Caller<'_>) -> Result<Received, Error> {
+        let clocks = self.host.clocks;
+        let received = self.state_mut().receive(request, caller, &clocks.inputs());
+        if let Ok(Received::Waits { call, .. }) = received {
+            self.host.block(call);
+            self.host.take_parked();
+        }
+        received
     }
 
     /// A client disconnected before its grant reached it. Returns whether the grant still existed.
@@ -561,7 +557,15 @@ impl Server {
     /// are not removed here.
     pub fn receive(&mut self, lock: usize, command: &Command) {
         match command {
-            Command::Apply(change, _) => self.apply(lock, change),
+            Command::Apply(change, _) => {
+                let name = self.names[lock].clone();
+                self.obey(&memory::Sent::Change(name, change.clone()));
+                self.take_effects();
+                assert!(self.effects.is_changed, "a replica propagates what it received");
+                let (value, known) = (self.lock_at(lock), self.state().fences.known());
+                assert!(value.is_sound(), "{value:?}");
+                assert!(value.holders().iter().all(|holder| holder.fence() <= known));
+            }
             Command::Delete => self.put(lock, Lock::default()),
             Command::RenameFrom(from) => {
                 let value = self.lock_at(*from).clone();
@@ -572,30 +576,12 @@ impl Server {
                 let value = decode_lock(bytes, self.instant_now());
                 self.put(lock, value.expect("a lock that the primary decoded"));
             }
-            Command::Sync(received) => {
-                self.obey(|host, flags| checkpoint::apply(host, flags, *received, false))
-            }
+            Command::Sync(received) => self.obey(&memory::Sent::Checkpoint(*received, false)),
         }
     }
 
-    fn apply(&mut self, lock: usize, change: &[u8]) {
-        let name = self.select(lock);
-        self.obey(|host, flags| engine::apply(host, &name.key, flags, change));
-        self.take_effects();
-        assert!(self.effects.is_changed, "a replica propagates what it received");
-        let (value, known) = (self.lock_at(lock), self.state().fences.known());
-        assert!(value.is_sound(), "{value:?}");
-        assert!(value.holders().iter().all(|holder| holder.fence() <= known));
-    }
-
-    /// Carries out a command of the primary.
-    fn obey(&mut self, command: impl FnOnce(&mut Memory, memory::MemoryFlags) -> Result<(), engine::Error>) {
-        let must_obey = true;
-        let flags = memory::MemoryFlags {
-            must_obey,
-            ..self.host.flags
-        };
-        command(&mut self.host, flags).expect("a command of the primary");
+    fn obey(&mut self, sent: &memory::Sent) {
+        self.host.receive(sent).expect("a command of the primary");
         self.host.stream.clear();
     }
 

@@ -1,4 +1,4 @@
-//! The server crashes anywhere, and starts again from its log, or its replica is promoted.
+//! The server crashes anywhere, and starts again from its log, or its replica is promoted, and perhaps fails, too.
 //!
 //! What a crash leaves is what the host was told to replicate until then: a prefix of the stream. So every prefix stands
 //! for a crash at some call of the host, in a command or a timer, and all of them are tried after every short sequence of
@@ -87,6 +87,12 @@ fn set_clock(server: &mut Memory, now_ms: u64) {
         unix_ms: now_ms,
         random: 0,
     };
+}
+
+/// A server that has loaded its data.
+fn start(server: &mut Memory) {
+    events::loading_ended(server);
+    scheduler::run_jobs(server);
 }
 
 fn name() -> LockName {
@@ -226,10 +232,10 @@ impl World {
         self.told.insert(owner, told);
     }
 
-    fn replay(&self, len: usize, is_replica: bool) -> Memory {
+    fn replay(&self, stream: &[Sent], is_replica: bool) -> Memory {
         let mut other = server(self.now_ms);
         other.flags.is_replica = is_replica;
-        for sent in &self.primary.stream[..len] {
+        for sent in stream {
             other.receive(sent).expect("a command of the primary");
         }
         other.stream.clear();
@@ -238,9 +244,8 @@ impl World {
 
     /// The server starts again from its log, of which nothing is lost that was written before a reply.
     fn crash(&self, len: usize) {
-        let mut restarted = self.replay(len, false);
-        events::loading_ended(&mut restarted);
-        scheduler::run_jobs(&mut restarted);
+        let mut restarted = self.replay(&self.primary.stream[..len], false);
+        start(&mut restarted);
         let clock = restarted.engine().server.clock(restarted.now());
         let holders = restarted.lock(&name()).map(|lock| lock.holders());
         let holders: Vec<&Holder> = holders.into_iter().flatten().collect();
@@ -258,24 +263,36 @@ impl World {
     }
 
     /// A replica that has received this much is promoted, with a grace period of the longest lease: whatever is lost, no
-    /// other owner gets the lock too early.
+    /// other owner gets the lock too early. Nor if that server fails, too, and starts from its log or from a snapshot.
     fn promote(&self, len: usize) {
-        let mut promoted = self.replay(len, true);
+        let received = &self.primary.stream[..len];
+        let mut promoted = self.replay(received, true);
         promoted.flags.is_replica = false;
         events::role_changed(&mut promoted, true);
         scheduler::run_jobs(&mut promoted);
+        let mut from_log = self.replay(&[received, &promoted.stream[..]].concat(), false);
+        start(&mut from_log);
+        let mut from_snapshot = server(self.now_ms);
+        from_snapshot.load(&promoted.save()).expect("a snapshot");
+        scheduler::run_jobs(&mut from_snapshot);
+        for mut server in [promoted, from_log, from_snapshot] {
+            self.assert_nobody_is_early(&mut server, len);
+            set_clock(&mut server, self.now_ms + 3 * LEASE_MS);
+            self.assert_fences_rise(&mut server);
+        }
+    }
+
+    fn assert_nobody_is_early(&self, server: &mut Memory, len: usize) {
         if let Some(until_ms) = self.told.values().map(|told| told.until_ms).max() {
-            set_clock(&mut promoted, until_ms - 1);
-            promoted.run_due();
-            let early = ask(&mut promoted, b"a", b"eve", None);
+            set_clock(server, until_ms - 1);
+            server.run_due();
+            let early = ask(server, b"a", b"eve", None);
             assert!(
                 !matches!(early, Ok(Acquired::Granted(_))),
                 "eve holds what {:?} hold, after {len} records",
                 self.told
             );
         }
-        set_clock(&mut promoted, self.now_ms + 3 * LEASE_MS);
-        self.assert_fences_rise(&mut promoted);
     }
 
     fn assert_fences_rise(&self, server: &mut Memory) {

@@ -1,8 +1,60 @@
 //! Tests by example: requests are the text of commands, `ACQUIRE key owner lease-ms ...`.
 
+use crate::engine::{Cause, Error, acquire, decide};
 use crate::lock::{Holder, Lock};
+use crate::memory::Memory;
+use crate::names::{Call, LockName};
 use crate::testing::{Answer, Client, Reply, Request, Server};
-use crate::wire::Granted;
+use crate::wire::{Acquired, Granted};
+
+impl Memory {
+    /// Sends a request. Returns its reply as text, or the call for which its client is blocked. `granted 60000 0 1` has the
+    /// lease, what the request waited, and the holds.
+    pub(crate) fn ask(&mut self, command: &str) -> Result<String, Call> {
+        let [name, key, args] = command.splitn(3, ' ').collect::<Vec<_>>()[..] else {
+            panic!("{command}")
+        };
+        let (text, key, flags) = (format!("{name} {args}"), key.as_bytes(), self.flags);
+        let reply = match Request::parse(&text) {
+            Request::Acquire(request) => {
+                let acquired = acquire(self, key, flags, b"", &request);
+                acquired.map(|acquired| match acquired {
+                    Acquired::Granted(granted) => shown(&granted),
+                    Acquired::NotGranted => "null".to_owned(),
+                    Acquired::Queued(ahead) => format!("queued {ahead}"),
+                })
+            }
+            Request::Release(request) => {
+                let left = decide(self, key, flags, Cause::Client, |it| it.release(&request));
+                left.map(|left| format!("left {left}"))
+            }
+            Request::Extend(request) => {
+                let lease_ms = decide(self, key, flags, Cause::Client, |it| it.extend(&request));
+                lease_ms.map(|lease_ms| format!("lease {lease_ms}"))
+            }
+        };
+        let reply = reply.unwrap_or_else(|error: Error| code(&error.to_string()));
+        self.take_parked().map_or(Ok(reply), Err)
+    }
+
+    /// The first holder.
+    pub(crate) fn owner(&self, key: &str) -> Option<String> {
+        let lock = self.lock(&LockName::new(0, key.as_bytes()))?;
+        let owner = lock.holders().first()?.owner();
+        Some(String::from_utf8_lossy(owner).into_owned())
+    }
+}
+
+pub(crate) fn shown(granted: &Granted) -> String {
+    format!(
+        "granted {} {} {}",
+        granted.lease_ms, granted.waited_ms, granted.holds
+    )
+}
+
+pub(crate) fn code(error: &str) -> String {
+    error.split(' ').next().unwrap_or_default().to_owned()
+}
 
 impl Server {
     /// Sends a request that is replied to at once. Before one that blocks, all due waiters are processed.

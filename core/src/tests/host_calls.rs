@@ -1,18 +1,14 @@
 //! What the engine has its host do: in which order, how often, and what becomes of it when the host refuses.
 
-use crate::effects::Answer;
-use crate::engine::{Cause, Error, Host, Process, WriteCheck, acquire, answering, decide, events};
-use crate::inbox::Reply;
+use crate::engine::{Cause, Host, Process, WriteCheck, answering, decide, events};
 use crate::memory::{HostCall, Memory};
-use crate::names::{Call, Limit, LockName};
+use crate::names::Call;
+use crate::testing::Request;
 use crate::transition::Policy;
-use crate::wire::{Acquire, Acquired, Grants, Holds, Release, Timeout, Wait};
+use crate::wire::{Acquired, Grants};
 
 const LEASE_MS: u64 = 1_000;
-const BLOCK: Option<Wait<'_>> = Some(Wait {
-    timeout: Timeout::Infinite,
-    inbox: None,
-});
+
 fn server() -> Memory {
     let mut server = Memory::default();
     server.state().server.set_policy(Policy {
@@ -32,53 +28,23 @@ fn pass(server: &mut Memory, ms: u64) {
     server.clocks.now = server.clocks.now.after_ms(ms);
 }
 
-fn request<'a>(owner: &'a str, wait: Option<Wait<'a>>) -> Acquire<'a> {
-    Acquire {
-        owner: owner.as_bytes(),
-        lease_ms: LEASE_MS,
-        limit: Limit::MUTEX,
-        wait,
-        request_id: Some(b"r"),
-        min_fence: None,
-    }
-}
-
-fn ask(server: &mut Memory, key: &str, owner: &str, wait: Option<Wait<'_>>) -> Result<Acquired, Error> {
-    let flags = server.flags;
-    acquire(server, key.as_bytes(), flags, b"", &request(owner, wait))
-}
-
 #[track_caller]
 fn granted(server: &mut Memory, key: &str, owner: &str) {
-    let acquired = ask(server, key, owner, None);
-    assert!(matches!(acquired, Ok(Acquired::Granted(_))), "{acquired:?}");
+    let reply = server.ask(&format!("ACQUIRE {key} {owner} {LEASE_MS} REQID r"));
+    assert_eq!(reply.as_deref(), Ok("granted 1000 0 1"));
 }
 
 /// Sends an ACQUIRE that blocks its client.
 #[track_caller]
 fn blocked(server: &mut Memory, key: &str, owner: &str) -> Call {
-    let acquired = ask(server, key, owner, BLOCK);
-    assert!(matches!(acquired, Ok(Acquired::Queued(_))), "{acquired:?}");
-    server.take_parked().expect("a blocked client")
+    let reply = server.ask(&format!("ACQUIRE {key} {owner} {LEASE_MS} BLOCK 0 REQID r"));
+    reply.expect_err("a client that waits")
 }
 
+#[track_caller]
 fn release(server: &mut Memory, key: &str, owner: &str) {
-    let request = Release {
-        owner: owner.as_bytes(),
-        fence: None,
-        holds: Holds::All,
-    };
-    let flags = server.flags;
-    let released = decide(server, key.as_bytes(), flags, Cause::Client, |it| {
-        it.release(&request)
-    });
-    assert_eq!(released.ok(), Some(0));
-}
-
-fn holder(server: &Memory, key: &str) -> Option<String> {
-    let lock = server.lock(&LockName::new(0, key.as_bytes()))?;
-    let holder = lock.holders().first()?;
-    Some(String::from_utf8_lossy(holder.owner()).into_owned())
+    let reply = server.ask(&format!("RELEASE {key} {owner} ALL"));
+    assert_eq!(reply.as_deref(), Ok("left 0"));
 }
 
 fn grants(server: &mut Memory, cursor: u64) -> Option<u64> {
@@ -101,9 +67,12 @@ fn effects_are_carried_out_in_one_order() {
     blocked(&mut server, "a", "carol");
     pass(&mut server, LEASE_MS);
     server.calls.clear();
+    let Request::Acquire(request) = Request::parse("ACQUIRE bob 1000 BLOCK 0") else {
+        panic!("another request")
+    };
     let flags = server.flags;
     let acquired = decide(&mut server, b"a", flags, Cause::Client, |it| {
-        it.acquire(&request("bob", BLOCK), b"")
+        it.acquire(&request, b"")
     });
     assert!(matches!(acquired, Ok(Acquired::Queued(_))), "{acquired:?}");
     let (block, replicate, wake) = (HostCall::Block, HostCall::Replicate, HostCall::Wake);
@@ -129,7 +98,7 @@ fn lock_is_stored_before_it_is_replicated_and_deleted_before_too() {
 fn lock_that_the_host_refuses_is_an_internal_error() {
     let mut server = server();
     server.refuses_values = true;
-    let _ = ask(&mut server, "a", "alice", None);
+    let _ = server.ask("ACQUIRE a alice 1000");
 }
 
 #[test]
@@ -140,7 +109,7 @@ fn due_queue_is_served_once() {
     pass(&mut server, LEASE_MS);
     server.calls.clear();
     server.run_due();
-    assert_eq!(holder(&server, "a").as_deref(), Some("bob"));
+    assert_eq!(server.owner("a").as_deref(), Some("bob"));
     let opened = server.calls.iter().filter(|call| **call == HostCall::Open);
     assert_eq!(opened.count(), 1);
 }
@@ -154,10 +123,10 @@ fn queues_that_are_due_are_served_before_a_request_that_may_wait() {
     let call = blocked(&mut server, "b", "bob");
     assert!(server.select_db(0));
     pass(&mut server, LEASE_MS);
-    let acquired = ask(&mut server, "a", "carol", BLOCK);
-    assert!(matches!(acquired, Ok(Acquired::Granted(_))), "{acquired:?}");
+    let reply = server.ask("ACQUIRE a carol 1000 BLOCK 0");
+    assert_eq!(reply.as_deref(), Ok("granted 1000 0 1"));
     assert_eq!(server.take_woken(), [call]);
-    assert_eq!((server.db(), holder(&server, "a").as_deref()), (0, Some("carol")));
+    assert_eq!((server.db(), server.owner("a").as_deref()), (0, Some("carol")));
 }
 
 /// Bob gets the lock, and his client is gone before the reply.
@@ -171,11 +140,11 @@ fn grant_whose_client_is_gone_is_rolled_back_when_the_server_accepts_writes() {
     server.refusal = Some(WriteCheck::Later);
     answering::lose_reader(&mut server, calls[0]);
     server.run_due();
-    assert_eq!(holder(&server, "a").as_deref(), Some("bob"));
+    assert_eq!(server.owner("a").as_deref(), Some("bob"));
     server.refusal = None;
     pass(&mut server, 60);
     server.run_due();
-    assert_eq!(holder(&server, "a"), None);
+    assert_eq!(server.owner("a"), None);
 }
 
 /// The reply to the repeated request has carried the grant.
@@ -192,7 +161,7 @@ fn grant_that_was_asked_for_again_is_not_rolled_back() {
     server.refusal = None;
     pass(&mut server, 60);
     server.run_due();
-    assert_eq!(holder(&server, "a").as_deref(), Some("bob"));
+    assert_eq!(server.owner("a").as_deref(), Some("bob"));
 }
 
 #[test]
@@ -217,26 +186,12 @@ fn nothing_is_granted_in_a_pause() {
     server.is_paused = true;
     pass(&mut server, LEASE_MS);
     server.run_due();
-    assert_eq!(holder(&server, "a").as_deref(), Some("alice"));
+    assert_eq!(server.owner("a").as_deref(), Some("alice"));
     server.is_paused = false;
     pass(&mut server, 60);
     server.run_due();
     assert_eq!(
-        (holder(&server, "a").as_deref(), server.take_woken()),
+        (server.owner("a").as_deref(), server.take_woken()),
         (Some("bob"), vec![call])
-    );
-}
-
-#[test]
-fn blocked_client_gets_its_grant_in_the_reply() {
-    let mut server = server();
-    granted(&mut server, "a", "alice");
-    let call = blocked(&mut server, "a", "bob");
-    release(&mut server, "a", "alice");
-    assert_eq!(server.take_woken(), [call]);
-    let reply = answering::reply(&mut server, call);
-    assert!(
-        matches!(reply, Some(Reply::Answer(Answer::Granted(_)))),
-        "{reply:?}"
     );
 }

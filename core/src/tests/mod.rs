@@ -4,10 +4,10 @@
 //! dsl            requests as text, for tests by example
 //! schedule       random schedules
 //!
-//! rules          the contract of one lock by example, to be read
-//! queue_rules    the contract of waiters by example
-//! inbox_rules    the contract of waiting through inboxes by example
-//! deadlocks      requests that could never be granted, and the cost of finding them
+//! rules          locks and queues: ends of ranges, settings, rollbacks. The rest is in the transcripts of `tests/rules`
+//! inbox_rules    inboxes: sizes, passes of the server's loop. The rest is in the transcripts
+//! deadlocks      the cycle in the error, and the cost of finding it
+//! failovers      fences and grace periods over promotions and restarts, and the gaps that remain
 //! against_model  random schedules, core and model side by side
 //! one_answer_each  transitions that answer one waiter each, and requests between them
 //! replay         what is replicated gives the same state: on lagging replicas, from the AOF, after a promotion
@@ -27,10 +27,10 @@ mod deadlocks;
 mod dsl;
 #[cfg(not(miri))] // Millions of states.
 mod exhaustive;
+mod failovers;
 mod host_calls;
 mod inbox_rules;
 mod one_answer_each;
-mod queue_rules;
 mod replay;
 mod rules;
 #[cfg(not(miri))] // Measures time.

@@ -1,18 +1,17 @@
 //! Grants that replicas have before anybody is told: the contract of `dlock.min-sync-replicas`, on the host in memory.
 //! Its two replicas acknowledge at once, late, or never.
 
-use crate::engine::{Cause, Error, Flags, Host, Process, acquire, answering, decide, events, held_back};
+use super::dsl::{code, shown};
+use crate::engine::{Flags, Host, Process, answering, events, held_back};
 use crate::inbox::Reply;
 use crate::memory::Memory;
-use crate::names::{Call, LockName};
-use crate::testing::Request;
+use crate::names::Call;
 use crate::time::Instant;
 use crate::transition::{Offset, Policy};
-use crate::wire::{Acquired, Granted, Grants};
+use crate::wire::Grants;
 use crate::{Answer, Answered};
 
-/// A primary whose requests are the text of commands, and replies too: `granted 60000 0 1` has the lease, what the request
-/// waited, and the holds.
+/// A primary whose requests are the text of commands, and replies too.
 struct Primary {
     host: Memory,
     replies: Vec<(Call, String)>,
@@ -63,34 +62,11 @@ impl Primary {
         self.run_due();
     }
 
-    /// Sends a request. Returns its reply, or the call of its client, which is blocked.
+    /// See [`Memory::ask`]. Timers fire afterwards.
     fn send(&mut self, command: &str) -> Result<String, Call> {
-        let [name, key, args] = command.splitn(3, ' ').collect::<Vec<_>>()[..] else {
-            panic!("{command}")
-        };
-        let text = format!("{name} {args}");
-        let (flags, host) = (self.host.flags, &mut self.host);
-        let reply = match Request::parse(&text) {
-            Request::Acquire(request) => {
-                let acquired = acquire(host, key.as_bytes(), flags, b"", &request);
-                acquired.map(|acquired| match acquired {
-                    Acquired::Granted(granted) => shown(&granted),
-                    Acquired::NotGranted => "null".to_owned(),
-                    Acquired::Queued(ahead) => format!("queued {ahead}"),
-                })
-            }
-            Request::Release(request) => decide(host, key.as_bytes(), flags, Cause::Client, |transition| {
-                transition.release(&request)
-            })
-            .map(|left| format!("left {left}")),
-            Request::Extend(request) => decide(host, key.as_bytes(), flags, Cause::Client, |transition| {
-                transition.extend(&request)
-            })
-            .map(|lease_ms| format!("lease {lease_ms}")),
-        };
-        let reply = reply.unwrap_or_else(|error: Error| code(&error.to_string()));
+        let reply = self.host.ask(command);
         self.run_due();
-        self.host.take_parked().map_or(Ok(reply), Err)
+        reply
     }
 
     /// The reply to a request that is not held back.
@@ -182,23 +158,10 @@ impl Primary {
         answering::lose_reader(&mut self.host, call);
     }
 
-    fn owner(&self, key: &str) -> Option<String> {
-        let lock = self.host.lock(&LockName::new(0, key.as_bytes()))?;
-        let owner = lock.holders().first()?.owner();
-        Some(String::from_utf8_lossy(owner).into_owned())
-    }
-
     #[track_caller]
     fn assert_owner(&self, key: &str, owner: &str) {
-        assert_eq!(self.owner(key).as_deref(), Some(owner));
+        assert_eq!(self.host.owner(key).as_deref(), Some(owner));
     }
-}
-
-fn shown(granted: &Granted) -> String {
-    format!(
-        "granted {} {} {}",
-        granted.lease_ms, granted.waited_ms, granted.holds
-    )
 }
 
 fn shown_answer(answered: &Answered) -> String {
@@ -207,10 +170,6 @@ fn shown_answer(answered: &Answered) -> String {
         Answer::Rejected(error) => code(&error.to_string()),
         other => format!("{other:?}"),
     }
-}
-
-fn code(error: &str) -> String {
-    error.split(' ').next().unwrap_or_default().to_owned()
 }
 
 #[test]
@@ -307,7 +266,7 @@ fn queue_with_a_grant_to_a_missing_or_full_inbox_changes_nothing() {
         primary.told("ACQUIRE b bob 60000 QUEUE inbox 0 REQID r"),
         "QUEUEFULL"
     );
-    assert_eq!(primary.owner("b"), None);
+    assert_eq!(primary.host.owner("b"), None);
 }
 
 #[test]
@@ -319,7 +278,7 @@ fn grant_that_is_not_acknowledged_in_time_is_rolled_back() {
     primary.assert_owner("b", "bob");
     primary.pass_ms(1);
     assert_eq!(primary.reply(bob), "NOREPLICAS");
-    assert_eq!(primary.owner("b"), None);
+    assert_eq!(primary.host.owner("b"), None);
     let counters = &primary.host.engine().counters;
     assert_eq!((counters.sync_timeouts, counters.grants_rolled_back), (1, 1));
 }
@@ -332,7 +291,7 @@ fn answer_in_an_inbox_that_is_not_acknowledged_in_time_is_an_error() {
     primary.queued("ACQUIRE b bob 60000 QUEUE inbox 0 REQID r");
     primary.pass_ms(100);
     assert_eq!(primary.grants(cursor).1, ["NOREPLICAS"]);
-    assert_eq!(primary.owner("b"), None);
+    assert_eq!(primary.host.owner("b"), None);
 }
 
 #[test]
@@ -364,11 +323,11 @@ fn next_waiter_is_not_tried_before_replicas_answer() {
     let overdue = primary.host.offset;
     primary.pass_ms(1_000);
     assert_eq!(primary.reply(bob), "NOREPLICAS");
-    assert_eq!(primary.owner("a"), None);
+    assert_eq!(primary.host.owner("a"), None);
     primary.acknowledge(&[overdue - 1, overdue]);
     primary.pass_ms(1_000);
     assert_eq!(
-        primary.owner("a"),
+        primary.host.owner("a"),
         None,
         "one replica lacks the change that was overdue"
     );
@@ -391,7 +350,7 @@ fn with_too_few_replicas_requests_are_rejected_and_waiters_wait() {
     let again = primary.held_back("ACQUIRE a alice 60000 BLOCK 0");
     assert_eq!(primary.told("RELEASE a alice"), "left 0");
     primary.pass_ms(100);
-    assert_eq!((primary.owner("a"), primary.owner("b")), (None, None));
+    assert_eq!((primary.host.owner("a"), primary.host.owner("b")), (None, None));
     primary.set_replicas(&[0, 0]);
     primary.acknowledge_all();
     assert!(primary.reply(bob).starts_with("granted") && primary.reply(carol).starts_with("granted"));
@@ -435,7 +394,7 @@ fn repeat_takes_over_a_grant_that_nobody_was_told_of() {
         assert_eq!(primary.reply(first), "UNBLOCKED");
         primary.disconnect(again);
         primary.acknowledge_all();
-        assert_eq!(primary.owner(key), None, "nobody was told of the grant");
+        assert_eq!(primary.host.owner(key), None, "nobody was told of the grant");
     }
 }
 
@@ -463,7 +422,7 @@ fn grant_to_a_client_that_is_gone_is_rolled_back() {
         } else {
             primary.pass_ms(1_000);
         }
-        assert_eq!(primary.owner("b"), None);
+        assert_eq!(primary.host.owner("b"), None);
     }
 }
 
@@ -478,7 +437,7 @@ fn grant_in_an_inbox_that_ends_before_it_is_told_is_rolled_back() {
     assert_eq!(primary.host.engine().server.inboxes.len(), 0);
     primary.assert_owner("b", "bob");
     primary.acknowledge_all();
-    assert_eq!(primary.owner("b"), None);
+    assert_eq!(primary.host.owner("b"), None);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use crate::names::Limit;
 
-/// `DLOCK.ACQUIRE key owner lease-ms [SHARED | LIMIT n] [BLOCK timeout-ms | QUEUE inbox timeout-ms] [REQID id]`
+/// DLOCK.ACQUIRE: see [`Acquire::SYNTAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Acquire<'a> {
     /// Who wants to hold the lock.
@@ -28,7 +28,7 @@ pub struct Wait<'a> {
     pub inbox: Option<&'a [u8]>,
 }
 
-/// `DLOCK.GRANTS inbox cursor [BLOCK timeout-ms] [TTL ttl-ms]`
+/// DLOCK.GRANTS: see [`Grants::SYNTAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grants<'a> {
     /// The name of the inbox.
@@ -59,7 +59,7 @@ pub enum Timeout {
     Ms(u64),
 }
 
-/// `DLOCK.RELEASE key owner [FENCE fence] [ALL | REQID id]`
+/// DLOCK.RELEASE: see [`Release::SYNTAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Release<'a> {
     /// The holder.
@@ -81,7 +81,7 @@ pub enum Holds<'a> {
     ById(&'a [u8]),
 }
 
-/// `DLOCK.EXTEND key owner lease-ms [FENCE fence | REQID id]`
+/// DLOCK.EXTEND: see [`Extend::SYNTAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extend<'a> {
     /// The holder.
@@ -113,7 +113,7 @@ impl From<Option<u64>> for GrantRef<'_> {
     }
 }
 
-/// `DLOCK.GUARD key owner fence [command [arg ...]]`: the part about the lock.
+/// DLOCK.GUARD, the part about the lock: see [`Guard::SYNTAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Guard<'a> {
     /// The holder.

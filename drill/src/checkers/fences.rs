@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Rule, Violation, by_key, by_key_and_owner};
-use crate::history::{History, Micros, Op, Reply, Request};
+use crate::history::{History, Micros, Op, Reply};
 
 /// Grants with a wrong fence. Not for runs with RENAME, RESTORE and the like.
 pub fn wrong_fences(history: &History) -> Vec<Violation> {
@@ -47,30 +47,21 @@ impl<'a> Grant<'a> {
             fence,
             term: op.server.term,
             after: op.granted_after(),
-            before: op.granted_before(),
+            before: op.replied,
             is_fresh: fresh.contains(&n),
         })
     }
 }
 
-/// Grants that made their owner a holder: not re-entries, not replies to repeated requests. One that is older than its term
-/// was made in an earlier one, and is told again.
+/// Grants that made their owner a holder: not re-entries, not replies to repeated requests.
 fn fresh_grants(history: &History) -> BTreeSet<usize> {
     let mut fresh = BTreeSet::new();
-    let mut terms: BTreeMap<u32, Micros> = BTreeMap::new();
-    for op in &history.ops {
-        let begin = terms.entry(op.server.term).or_insert(op.sent);
-        *begin = op.sent.min(*begin);
-    }
     for ops in by_key_and_owner(history).values() {
         let mut used = BTreeSet::new();
         for (n, op) in ops {
             let Some(acquire) = op.acquire() else { continue };
-            // An answer tells when the request was granted, however often it was sent.
-            let is_answer = matches!(op.request, Request::Answer(_));
-            let is_repeated = !is_answer && acquire.reqid.as_ref().is_some_and(|id| used.contains(id));
-            let is_older = op.granted_before() < terms[&op.server.term];
-            if !is_repeated && !is_older && matches!(op.reply, Reply::Granted { holds: 1, .. }) {
+            let is_repeated = acquire.reqid.as_ref().is_some_and(|id| used.contains(id));
+            if !is_repeated && matches!(op.reply, Reply::Granted { holds: 1, .. }) {
                 fresh.insert(*n);
             }
             // A rejected request made no hold; in a cluster it may have been a redirection.
@@ -139,7 +130,7 @@ fn duplicates(grants: &[Grant<'_>]) -> Vec<Violation> {
 
 /// Re-entries with a different fence.
 fn changed_on_reentry(ops: &[(usize, &Op)], fresh: &BTreeSet<usize>) -> Vec<Violation> {
-    let mut seen: Vec<SeenFence<'_>> = Vec::new();
+    let mut seen: Vec<SeenFence> = Vec::new();
     let mut is_unsure = false;
     let mut found = Vec::new();
     for (n, op) in ops.iter().filter(|(_, op)| op.acquire().is_some()) {
@@ -151,14 +142,11 @@ fn changed_on_reentry(ops: &[(usize, &Op)], fresh: &BTreeSet<usize>) -> Vec<Viol
             n: *n,
             fence,
             term: op.server.term,
-            reqid: op.acquire().and_then(|acquire| acquire.reqid.as_ref()),
-            until: op.safe_deadline(),
         };
         if fresh.contains(n) {
             is_unsure = false;
         } else if !is_unsure
             && let Some(last) = seen.last()
-            && !last.may_have_expired_before(&this, op.replied)
             && !this.may_follow(&seen)
         {
             let what = format!("{} re-entered with fence {fence} after {}", op.owner, last.fence);
@@ -170,20 +158,13 @@ fn changed_on_reentry(ops: &[(usize, &Op)], fresh: &BTreeSet<usize>) -> Vec<Viol
 }
 
 /// A fence that an owner received.
-struct SeenFence<'a> {
+struct SeenFence {
     n: usize,
     fence: u64,
     term: u32,
-    reqid: Option<&'a String>,
-    until: Micros,
 }
 
-impl SeenFence<'_> {
-    /// A request that is repeated after its lease has expired is a new one.
-    fn may_have_expired_before(&self, next: &Self, replied: Micros) -> bool {
-        self.reqid.is_some() && self.reqid == next.reqid && replied >= self.until
-    }
-
+impl SeenFence {
     /// A hold keeps its fence within a term. The primary of the next term may know only an earlier hold of this owner, if
     /// later changes were not replicated.
     fn may_follow(&self, seen: &[Self]) -> bool {

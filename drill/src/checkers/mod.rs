@@ -7,7 +7,6 @@
 mod fences;
 mod final_states;
 mod holds;
-mod inboxes;
 mod leases;
 mod lost_writes;
 mod overlap;
@@ -15,8 +14,6 @@ mod queue;
 mod restores;
 #[cfg(test)]
 mod seeded_faults;
-#[cfg(test)]
-mod seeded_inbox_faults;
 mod written_lists;
 
 use std::collections::BTreeMap;
@@ -26,11 +23,10 @@ use crate::history::{History, Op};
 
 pub use fences::wrong_fences;
 pub use final_states::unclean_final_states;
-pub use inboxes::{forgotten_requests, overtaken_waiters, stalled_locks};
 pub use leases::broken_leases;
 pub use lost_writes::lost_writes;
 pub use overlap::overlaps;
-pub use queue::{MissingReplies, lost_waiters, queue_jumps, wrong_replies};
+pub use queue::{lost_waiters, queue_jumps, wrong_replies};
 pub use restores::wrong_restores;
 pub use written_lists::{lost_elements, misordered_writes};
 
@@ -60,15 +56,11 @@ pub enum Rule {
     PlainWriteOrder,
     /// Waiters are granted in FIFO order.
     Fifo,
-    /// A client that repeats what it must is answered.
-    Forgotten,
-    /// While somebody waits, nobody keeps a lock for longer than a lease and the time to live of an inbox.
-    Stalls,
     /// Every request receives exactly one reply.
     Replies,
     /// A restarted server has the state that its data describes.
     Restored,
-    /// At the end servers are empty and none has crashed.
+    /// At the end everybody is answered, all locks are free, servers are empty, and none has crashed.
     FinalStates,
     /// The replies are those of some run of the specification.
     Specification,
@@ -84,8 +76,6 @@ impl fmt::Display for Rule {
             Self::WriteOrder => "write order",
             Self::PlainWriteOrder => "plain write order",
             Self::Fifo => "fifo",
-            Self::Forgotten => "forgotten",
-            Self::Stalls => "stalls",
             Self::Replies => "replies",
             Self::Restored => "restore",
             Self::FinalStates => "final state",

@@ -1,7 +1,7 @@
 //! Waiters are granted in FIFO order, and every request receives exactly one reply.
 
 use super::{Rule, Violation, by_key};
-use crate::history::{Acquire, History, Micros, Op, Reply, Request, Wait};
+use crate::history::{Acquire, History, Micros, Op, Reply, Wait};
 
 /// New holders that definitely arrived after a waiter and were granted before it.
 pub fn queue_jumps(history: &History) -> Vec<Violation> {
@@ -41,11 +41,13 @@ struct Waiter {
 impl Waiter {
     /// The reply contains the time in the queue, which bounds arrival and grant.
     fn of(op: &Op) -> Option<Self> {
-        match (&op.request, &op.reply) {
-            (_, Reply::Granted { waited_ms: 0, .. }) => None,
-            (Request::Acquire(_), Reply::Granted { waited_ms, .. }) => Some(Self {
+        match op.reply {
+            Reply::Granted {
+                waited_ms: waited_ms @ 1..,
+                ..
+            } => Some(Self {
                 arrived_before: op.replied.saturating_sub(waited_ms * 1_000),
-                granted_after: op.sent + waited_ms * 1_000,
+                granted_after: op.granted_after(),
             }),
             _ => None,
         }
@@ -58,10 +60,10 @@ fn is_new_owner(op: &Op) -> bool {
     matches!(op.reply, Reply::Granted { holds: 1, .. }) && !is_named
 }
 
-/// Requests with no reply on an open connection, or with more than one.
-pub fn wrong_replies(history: &History, missing_replies: MissingReplies) -> Vec<Violation> {
+/// Requests with no reply on an open connection, unless that may be, or with more than one.
+pub fn wrong_replies(history: &History, may_miss_replies: bool) -> Vec<Violation> {
     let wrong = |op: &Op| match &op.reply {
-        Reply::TimedOut if missing_replies == MissingReplies::Forbidden => Some("no reply in time"),
+        Reply::TimedOut if !may_miss_replies => Some("no reply in time"),
         Reply::Unexpected(_) => Some("a reply that belongs to no request"),
         _ => None,
     };
@@ -113,13 +115,4 @@ fn reply_due(op: &Op) -> Option<Micros> {
         ) => Some(op.sent + timeout_ms * 1_000),
         _ => None,
     }
-}
-
-/// Whether a reply may be missing on an open connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MissingReplies {
-    /// Clients connect directly.
-    Forbidden,
-    /// Clients connect through a proxy that drops data.
-    Allowed,
 }

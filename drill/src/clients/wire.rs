@@ -59,7 +59,6 @@ fn grant(values: &[Value]) -> Reply {
             lease_ms,
             waited_ms,
         },
-        [before] if values.len() == 1 => Reply::Queued(before),
         _ => Reply::Unexpected(format!("{values:?}")),
     }
 }

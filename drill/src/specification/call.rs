@@ -97,7 +97,6 @@ impl<'a> Call<'a> {
                 lock.extend(owner, *fence, Span::of_ms(*lease_ms), moment)?
             }
             Command::Push(push) => lock.guard(owner, push.element.fence),
-            Command::Answer(_) => return None,
         };
         let is_at_once = matches!(reply, Reply::Granted { .. });
         let waited = self.waited_ms() * 1_000;

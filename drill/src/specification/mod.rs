@@ -13,7 +13,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::checkers::{Rule, Violation};
-use crate::history::{History, Op, Wait};
+use crate::history::History;
 use call::Call;
 pub use search::Found;
 use search::search;
@@ -38,14 +38,11 @@ pub struct Checked<'a> {
     pub found: Found,
 }
 
-/// Checks the history of each lock, but for those with requests that wait in inboxes.
+/// Checks the history of each lock.
 pub fn check(history: &History, part: Part) -> Vec<Checked<'_>> {
     let mut locks: BTreeMap<&str, Vec<Call<'_>>> = BTreeMap::new();
     for (n, op) in history.ops.iter().enumerate() {
         locks.entry(&op.key).or_default().extend(Call::of(n, op));
-    }
-    for op in history.ops.iter().filter(|op| waits_in_inbox(op)) {
-        locks.remove(&*op.key);
     }
     match part {
         Part::Whole => {}
@@ -76,11 +73,6 @@ impl Checked<'_> {
             ops: next.clone(),
         })
     }
-}
-
-fn waits_in_inbox(op: &Op) -> bool {
-    let acquire = op.acquire();
-    acquire.is_some_and(|acquire| matches!(acquire.wait, Wait::Queue { .. }))
 }
 
 fn keep_first_term(calls: &mut Vec<Call<'_>>) {

@@ -41,7 +41,7 @@ impl Connection {
     }
 
     /// Fails if a second reply to the previous request has arrived.
-    pub fn check_silent(&mut self) -> RedisResult<()> {
+    fn check_silent(&mut self) -> RedisResult<()> {
         if self.is_silent()? {
             return Ok(());
         }

@@ -100,13 +100,3 @@ fn every_sequence_of_inboxes(length: u32) {
 fn corpus_payload_is_rejected_or_round_trips() {
     replay("payload", fuzz::payload);
 }
-
-#[test]
-fn corpus_replication_leaves_lock_sound() {
-    replay("replication", fuzz::replication);
-}
-
-#[test]
-fn corpus_sequence_gives_every_waiter_one_reply() {
-    replay("sequence", fuzz::sequence);
-}

@@ -5,19 +5,15 @@ use std::time::Instant;
 use std::{env, fs};
 
 use clap::Parser;
-use dlock_torture::clients::holder::{self, HolderConfig};
-use dlock_torture::clients::inbox::process::{self, WaiterConfig};
+use dlock_torture::clients::service::{self, ServiceConfig};
 use dlock_torture::options::Options;
 use dlock_torture::scenarios::Scenario;
 use dlock_torture::{export, report, scenarios};
 
 fn main() -> ExitCode {
     let args: Vec<String> = env::args().skip(1).collect();
-    if let Some((config, seed)) = HolderConfig::from_args(&args) {
-        return holder::run_as_process(config, seed);
-    }
-    if let Some(config) = WaiterConfig::from_args(&args) {
-        return process::run_as_process(config);
+    if let Some(config) = ServiceConfig::from_args(&args) {
+        return service::run_as_process(config);
     }
     run(&Options::parse())
 }

@@ -42,16 +42,11 @@ impl Options {
     /// In the order of the command line.
     pub fn scenarios(&self) -> Vec<&'static Scenario> {
         let named = |name| SCENARIOS.iter().find(move |scenario| scenario.name == name);
-        let all = self.scenario.is_empty();
-        let chosen: Vec<_> = if all {
+        if self.scenario.is_empty() {
             SCENARIOS.iter().collect()
         } else {
             self.scenario.iter().filter_map(named).collect()
-        };
-        chosen
-            .into_iter()
-            .filter(|scenario| !self.short || scenario.short > 0)
-            .collect()
+        }
     }
 
     /// Number of faults or rounds of a scenario.

@@ -81,62 +81,44 @@ impl Server {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use dlock_core::testing::Outside;
-    use dlock_core::{
-        Acquire, Acquired, Effects, Extend, GraceLength, GraceSettings, GrantRef, Instant, Limit, Lock,
-        LockNameRef, Policy, ServerState,
-    };
+    use dlock_core::testing::{self, Answer, Request};
+    use dlock_core::{Acquire, Extend, GraceLength, GrantRef, Limit};
 
-    const NAME: LockNameRef<'_> = LockNameRef { db: 0, key: b"lock" };
-    const NOW: Instant = Instant::from_micros(0);
     const OWNERS: [&[u8]; 2] = [b"a", b"b"];
     /// What the core counts in a millisecond.
     const FENCES_PER_MS: u64 = 2048;
-    /// One millisecond after the fences begin.
-    static OUTSIDE: Outside = Outside::at_unix_ms(1_704_067_200_001);
-    const POLICY: Policy = Policy {
-        is_quorum: true,
-        graces: GraceSettings {
-            startup: GraceLength::Ms(1),
-            failover: GraceLength::Ms(0),
-        },
-        max_waiters_per_lock: 0,
-        max_waiters: 0,
-        max_inboxes: 0,
-        max_holders: None,
-        detect_deadlocks: false,
-        evictable: false,
-        min_sync_replicas: 0,
-        sync_timeout_ms: 0,
-    };
+    /// What its clock shows: milliseconds since 2024.
+    const CLOCK: u64 = (testing::IN_2025_UNIX_MS - 1_704_067_200_000) * FENCES_PER_MS;
 
-    /// The core in the same state. Its clock counts in milliseconds of 2048 fences each: it shows one, and the startup
-    /// grace period is another one. All fences of the model have an offset in the core, so that the bound of MINFENCE is
-    /// at the end of these two.
+    /// The core in the same state. Its startup grace period is a millisecond, of 2048 fences. All fences of the model have an
+    /// offset in the core, so that the bound of MINFENCE is at the end of that millisecond.
     struct Core {
-        state: ServerState,
-        lock: Lock,
+        server: testing::Server,
         offset: u64,
     }
 
     impl Core {
         fn like(server: &Server) -> Self {
             let mut core = Self {
-                state: ServerState::default(),
-                lock: Lock::default(),
-                offset: 2 * FENCES_PER_MS - u64::from(server.clock + Setting::default().grace),
+                // It has started without a grace period.
+                server: testing::Server::with(&["lock"]),
+                offset: 0,
             };
-            // It has started without a grace period.
-            core.state.tick(&OUTSIDE.inputs(NOW));
-            core.state.set_policy(POLICY);
+            core.server
+                .set_policy(|policy| policy.graces.startup = GraceLength::Ms(1));
+            let bound = CLOCK + FENCES_PER_MS;
+            core.offset = bound - u64::from(server.clock + Setting::default().grace);
             if let Some((client, fence)) = server.holder {
-                let before = core.in_core(fence) - 1;
-                core.state.fences.observe(before);
+                core.observe(fence - 1);
                 core.acquire(client, None);
             }
-            let counter = core.in_core(server.counter);
-            core.state.fences.observe(counter);
+            core.observe(server.counter);
             core
+        }
+
+        fn observe(&mut self, fence: Fence) {
+            let fence = self.in_core(fence);
+            self.server.state_mut().fences.observe(fence);
         }
 
         fn in_core(&self, fence: Fence) -> u64 {
@@ -148,38 +130,35 @@ mod tests {
         }
 
         fn acquire(&mut self, client: usize, min: Option<Fence>) -> Option<Fence> {
-            let request = Acquire {
+            let request = Request::Acquire(Acquire {
                 owner: OWNERS[client],
                 lease_ms: 1_000,
                 limit: Limit::MUTEX,
                 wait: None,
                 request_id: Some(b"r"),
                 min_fence: min.map(|min| self.in_core(min)),
-            };
-            let (inputs, effects) = (OUTSIDE.inputs(NOW), &mut Effects::default());
-            let mut transition = self.state.begin(&inputs, NAME, &mut self.lock, effects);
-            match transition.acquire(&request, b"") {
-                Ok(Acquired::Granted(granted)) => Some(self.in_model(granted.fence)),
+            });
+            match self.server.ask(0, 0, &request) {
+                Some(Ok(Answer::Granted(granted))) => Some(self.in_model(granted.fence)),
                 _ => None,
             }
         }
 
         fn raise(&mut self, client: usize, min: Fence) -> Option<Fence> {
-            let request = Extend {
+            let request = Request::Extend(Extend {
                 owner: OWNERS[client],
                 lease_ms: 1_000,
                 grant: GrantRef::RequestId(b"r"),
                 min_fence: Some(self.in_core(min)),
-            };
-            let (inputs, effects) = (OUTSIDE.inputs(NOW), &mut Effects::default());
-            let mut transition = self.state.begin(&inputs, NAME, &mut self.lock, effects);
-            transition.extend(&request).ok().map(|_| min)
+            });
+            let extended = self.server.ask(0, 0, &request)?;
+            extended.ok().map(|_| min)
         }
 
         fn state(&self) -> (Fence, Option<(&[u8], Fence)>) {
-            let holder = self.lock.holders().first();
+            let holder = self.server.lock_at(0).holders().first();
             (
-                self.in_model(self.state.fences.known()),
+                self.in_model(self.server.state().fences.known()),
                 holder.map(|holder| (holder.owner(), self.in_model(holder.fence()))),
             )
         }

@@ -86,6 +86,19 @@ fn listed_in(source: &str) -> Vec<String> {
 }
 
 #[test]
+fn architecture_names_files_that_exist() {
+    let page = fs::read_to_string(page::root().join("docs/architecture.md")).expect("the page is there");
+    let code = page.split('`').skip(1).step_by(2);
+    let files: Vec<&str> = code
+        .filter(|code| code.ends_with(".rs") && code.contains('/'))
+        .collect();
+    assert!(files.len() > 40, "found only {files:?}");
+    let is_missing = |file: &&&str| !page::root().join(file).exists();
+    let missing: Vec<_> = files.iter().filter(is_missing).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
+#[test]
 fn files_import_each_other_in_no_circle() {
     let roots = roots();
     assert!(roots.len() > 8, "found only {roots:?}");

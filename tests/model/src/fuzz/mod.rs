@@ -8,12 +8,8 @@ mod choices;
 mod holders;
 mod inboxes;
 mod payload;
-mod replication;
-mod sequence;
 
 pub use announcement::announcement;
 pub use arguments::arguments;
 pub use inboxes::inboxes;
 pub use payload::payload;
-pub use replication::replication;
-pub use sequence::sequence;

@@ -2,15 +2,16 @@
 
 mod client_pool;
 mod conn_cutter;
-pub mod holder;
-pub mod inbox;
+mod promise;
 mod quorum_holder;
 mod route;
+pub mod service;
 mod store;
 
 pub use client_pool::{ClientPool, PooledClient};
 pub use conn_cutter::ConnCutter;
 pub use dlock_drill::clients::{Gate, Workload};
+pub use promise::Promise;
 pub use quorum_holder::QuorumHolder;
 pub use route::{ClientRoute, Route, Target};
 pub use store::{Fencing, Store};

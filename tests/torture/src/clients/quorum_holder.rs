@@ -11,8 +11,9 @@ use tokio::runtime::Runtime;
 
 use dlock_drill::clients::Gate;
 
+use super::promise::{Promise, Promised};
 use super::store::Store;
-use crate::history::{Acquire, Limit, Micros, Op, Recorder, Reply, Request, ServerTerm, Wait, Write, now};
+use crate::history::{Micros, Recorder, Write, now};
 
 const KEY: &str = "door";
 const MAX_THINK_MS: u64 = 8;
@@ -56,11 +57,16 @@ impl QuorumHolder {
             return;
         };
         let fence = guard.fence().expect("an exclusive lock has one");
-        self.record(&guard, |lease_ms| granted(fence, lease_ms));
+        self.record_held(&guard, |after, lease_ms| Promised::Granted {
+            limit: 1,
+            after,
+            fence,
+            lease_ms,
+        });
         if let Some(mut elements) = self.store.read(fence) {
             self.think();
             self.gate.pass();
-            self.record(&guard, still_held);
+            self.record_held(&guard, |_, lease_ms| Promised::Held { lease_ms });
             self.next += 1;
             elements.insert(self.next);
             let acknowledged = self.store.write(&elements, fence);
@@ -71,8 +77,7 @@ impl QuorumHolder {
                 acknowledged,
             });
         }
-        self.recorder
-            .op(op(&guard, now(), (RELEASE, Reply::Remaining(0))));
+        self.record(&guard, now(), Promised::Released);
         // Whether or not it was still held.
         let _ = self.runtime.block_on(guard.release());
     }
@@ -86,51 +91,21 @@ impl QuorumHolder {
     }
 
     /// Records that the lock is held at this moment, if it is.
-    fn record(&self, guard: &Guard, describe: impl FnOnce(u64) -> (Request, Reply)) {
+    fn record_held(&self, guard: &Guard, kind: impl FnOnce(Micros, u64) -> Promised) {
         let at = now();
         let lease_ms = u64::try_from(guard.remaining().as_millis()).unwrap_or(u64::MAX);
         if lease_ms > 0 {
-            self.recorder.op(op(guard, at, describe(lease_ms)));
+            self.record(guard, at, kind(at, lease_ms));
         }
     }
-}
 
-const RELEASE: Request = Request::Release {
-    fence: None,
-    all: false,
-    reqid: None,
-};
-
-fn granted(fence: u64, lease_ms: u64) -> (Request, Reply) {
-    let acquire = Acquire {
-        lease_ms,
-        limit: Limit::Of(1),
-        wait: Wait::No,
-        reqid: None,
-    };
-    let reply = Reply::Granted {
-        fence,
-        holds: 1,
-        lease_ms,
-        waited_ms: 0,
-    };
-    (Request::Acquire(acquire), reply)
-}
-
-fn still_held(lease_ms: u64) -> (Request, Reply) {
-    let fence = None;
-    (Request::Extend { lease_ms, fence }, Reply::Lease(lease_ms))
-}
-
-/// What the guard promises at a moment, as a request to one server.
-fn op(guard: &Guard, at: Micros, (request, reply): (Request, Reply)) -> Op {
-    Op {
-        owner: guard.owner().to_string(),
-        key: KEY.into(),
-        server: ServerTerm::default(),
-        request,
-        sent: at,
-        replied: at,
-        reply,
+    fn record(&self, guard: &Guard, at: Micros, kind: Promised) {
+        let promise = Promise {
+            owner: guard.owner().to_string(),
+            key: KEY.into(),
+            at,
+            kind,
+        };
+        promise.record(&self.recorder);
     }
 }

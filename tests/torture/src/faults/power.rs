@@ -38,10 +38,11 @@ impl Power {
     /// Truncates the log of a server that was killed to what is on disk. Returns how many bytes that was, and how many
     /// are lost.
     pub fn fail(&self, log: &AofFile) -> (u64, u64) {
-        let synced = log.synced();
-        let lost = log.length() - synced;
+        let length = log.length();
+        // A server may have truncated what it found.
+        let synced = log.synced().min(length);
         log.truncate(synced);
-        (synced, lost)
+        (synced, length - synced)
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use dlock_testkit::{Client, Cluster, Move, Server, wait_for};
 
-use super::group::synchronous;
+use super::group::Protection;
 use super::{ScenarioRun, Workloads};
 use crate::clients::{Route, Workload};
 use crate::history::{GUARDED, History, PLAIN, Recorder, ServerTerm};
@@ -89,28 +89,15 @@ fn migrate(cluster: &Cluster, slot: Move, key: &str) {
     });
 }
 
-/// The primary is killed, with a grace period.
-pub fn failovers_with_grace(run: &mut ScenarioRun) -> Vec<History> {
-    failovers(run, &format!("dlock.failover-grace-ms {LEASE_MS}"), |_| false)
-}
-
-/// It is killed, or stopped and goes on afterwards, without a grace period. Grants are told only when the replica has
-/// them.
-pub fn failovers_with_synchronous_grants(run: &mut ScenarioRun) -> Vec<History> {
-    failovers(run, &synchronous(1), |run| run.rng.bool())
-}
-
-/// Three primaries, one with a replica. That primary fails and the cluster promotes the replica.
-fn failovers(
-    run: &mut ScenarioRun,
-    config: &str,
-    is_stopped: impl Fn(&mut ScenarioRun) -> bool,
-) -> Vec<History> {
+/// Three primaries, one with a replica. That primary is killed, and the cluster promotes the replica. With synchronous
+/// grants, it is sometimes stopped instead, and goes on afterwards.
+pub fn failovers(run: &mut ScenarioRun, protection: Protection) -> Vec<History> {
+    let config = protection.config(LEASE_MS, 1);
     let mut cluster = Cluster::start(NODES);
     let (mut primary, mut replica) = (0, usize::from(NODES));
     cluster.add_replica(primary);
     for n in [primary, replica] {
-        cluster.nodes[n].add_config(config);
+        cluster.nodes[n].add_config(&config);
         for setting in config.lines() {
             cluster.client(n).ok(&format!("CONFIG SET {setting}"));
         }
@@ -132,7 +119,7 @@ fn failovers(
         wait_until_known_as_replica(&cluster, replica);
         servers::wait_for_replication(&cluster.nodes[primary], 1);
         route.set_term(cluster.nodes[replica].port(), term);
-        let is_stopped = is_stopped(run);
+        let is_stopped = protection == Protection::Synchronous && run.rng.bool();
         let port = cluster.nodes[primary].port();
         if is_stopped {
             recorder.event(format!("SIGSTOP of port {port}"));

@@ -1,7 +1,6 @@
-//! Processes of many waiters each, and what happens to them.
+//! Processes with many tasks each, and what happens to them.
 
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::thread::{self, JoinHandle};
@@ -10,33 +9,29 @@ use std::time::Duration;
 use dlock_testkit::{Proxy, Signal, signal, wait_for};
 
 use super::{ScenarioRun, network};
-use crate::clients::inbox::process::{Instruction, WaiterConfig};
-use crate::clients::inbox::{InboxTimes, JournalReader, Mistake, NodeAddress};
-use crate::clients::{LockClient, Route};
-use crate::history::{Acquire, Limit, Micros, Recorder, Reply, ServerTerm, Wait, now};
+use crate::clients::service::{Instruction, ServiceConfig};
+use crate::clients::{LockClient, Promise, Route};
+use crate::history::{Acquire, Limit, Micros, Recorder, Reply, Wait, now};
 
 const PROCESSES: usize = 4;
-const WAITERS: u32 = 200;
-/// Shorter than a lease, and longer.
-const TTLS_MS: [u64; 4] = [150, 150, 1_000, 2_000];
-pub(super) const LONGEST_TTL_MS: u64 = 2_000;
-/// For how much longer than it blocks a call of GRANTS waits for its reply.
-const PATIENCE_MS: u64 = 300;
-/// For a busy machine.
-const SLACK_MS: u64 = 5_000;
-/// Of the one that acquires each lock at the end.
+const TASKS: u64 = 200;
+/// One in so many processes that were stopped or rest goes on at the next fault.
+const GOES_ON_ONE_IN: u8 = 3;
+/// An inbox of the Rust client and the call before it.
+const INBOX_HAS_ENDED: Duration = Duration::from_secs(8);
+/// That and a lease, on a busy machine.
+const ALL_HAS_ENDED: Duration = Duration::from_secs(20);
 const REPLY_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Processes of waiters that reach each server through two networks of their own.
+/// Processes that reach the server through a network of their own each, or the nodes of a cluster directly.
 pub struct Crowd {
     processes: Vec<Process>,
-    servers: Vec<ServerTerm>,
+    ports: Vec<u16>,
     keys: Vec<String>,
     lease_ms: u64,
-    mistake: Mistake,
     recorder: Recorder,
     program: PathBuf,
-    started: u32,
+    started: usize,
 }
 
 /// A process, killed on drop.
@@ -44,82 +39,54 @@ struct Process {
     child: Child,
     input: ChildStdin,
     reader: Option<JoinHandle<()>>,
-    networks: Vec<Networks>,
-    /// Closed, but their ports stay taken: the process may still try to connect.
-    closed: Vec<Networks>,
+    network: Option<Proxy>,
     is_stopped: bool,
     is_resting: bool,
 }
 
-/// Between a process and a server.
-struct Networks {
-    server: ServerTerm,
-    requests: Proxy,
-    reader: Proxy,
-}
-
 impl Crowd {
-    /// Waiters for these locks. The first server has all of them, or is of a cluster with the others.
+    /// Processes that acquire these locks, of a server or of a cluster of servers.
     pub fn start(
         run: &mut ScenarioRun,
-        servers: Vec<ServerTerm>,
+        ports: Vec<u16>,
         keys: Vec<String>,
         lease_ms: u64,
-        mistake: Mistake,
         recorder: &Recorder,
     ) -> Self {
         let mut crowd = Self {
             processes: Vec::new(),
-            servers,
+            ports,
             keys,
             lease_ms,
-            mistake,
             recorder: recorder.clone(),
             program: run.program.clone(),
             started: 0,
         };
-        recorder.lock().longest_stall = Some(crowd.longest_hold_of_nobody_ms() * 1_000);
         for _ in 0..PROCESSES {
             crowd.start_process(run);
         }
-        crowd.wait_until_all_wait();
-        crowd
-    }
-
-    /// Until many requests of each process have been queued.
-    fn wait_until_all_wait(&self) {
-        wait_for("the processes to wait for locks", || {
-            let history = self.recorder.lock();
-            (1..=self.started).all(|n| {
-                let process = format!("p{n}.");
-                let queued = history
-                    .ops
-                    .iter()
-                    .filter(|op| matches!(op.reply, Reply::Queued(_)) && op.owner.starts_with(&process));
-                queued.count() > WAITERS as usize / 4
-            })
+        wait_for("all processes to be granted locks", || {
+            let history = recorder.lock();
+            let names = (1..=PROCESSES).map(|n| format!("p{n}."));
+            let mut names = names.map(|name| history.ops.iter().any(|op| op.owner.starts_with(&name)));
+            names.all(|has_locks| has_locks)
         });
-    }
-
-    /// A lease, a time to live, and the call of GRANTS before it, on a busy machine.
-    fn longest_hold_of_nobody_ms(&self) -> u64 {
-        self.lease_ms + LONGEST_TTL_MS * 3 / 2 + SLACK_MS
+        crowd
     }
 
     fn start_process(&mut self, run: &mut ScenarioRun) {
         self.started += 1;
-        let ttl = TTLS_MS[run.rng.usize(..TTLS_MS.len())];
-        let config = WaiterConfig {
+        let network = match *self.ports {
+            [port] => Some(Proxy::to(port)),
+            _ => None,
+        };
+        let ports = network.as_ref().map(|network| vec![network.port()]);
+        let config = ServiceConfig {
             name: format!("p{}", self.started),
             seed: run.rng.u64(..),
-            times: InboxTimes {
-                block: ttl / 2,
-                ttl,
-                patience: PATIENCE_MS,
-            },
             lease_ms: self.lease_ms,
-            tasks: WAITERS,
-            mistake: self.mistake,
+            tasks: TASKS,
+            ports: ports.unwrap_or_else(|| self.ports.clone()),
             keys: self.keys.clone(),
         };
         let mut child = Command::new(&self.program)
@@ -129,88 +96,84 @@ impl Crowd {
             .spawn()
             .unwrap_or_else(|error| panic!("cannot run {}: {error}", self.program.display()));
         let output = child.stdout.take().expect("stdout is a pipe");
-        let journal = JournalReader::new(config.name, self.recorder.clone());
-        let mut process = Process {
+        let recorder = self.recorder.clone();
+        self.processes.push(Process {
             input: child.stdin.take().expect("stdin is a pipe"),
-            reader: Some(thread::spawn(move || read(output, journal))),
+            reader: Some(thread::spawn(move || read(output, &recorder))),
             child,
-            networks: Vec::new(),
-            closed: Vec::new(),
+            network,
             is_stopped: false,
             is_resting: false,
-        };
-        process.connect_to(&self.servers);
-        self.processes.push(process);
+        });
     }
 
     /// Something happens to one process. Others that were stopped or rest may go on.
     pub fn one_fault(&mut self, run: &mut ScenarioRun) {
         for process in &mut self.processes {
-            if run.rng.bool() {
+            if run.rng.u8(..GOES_ON_ONE_IN) == 0 {
                 process.go_on(&self.recorder);
             }
         }
         let n = run.rng.usize(..self.processes.len());
         let process = &mut self.processes[n];
-        match run.rng.u8(..8) {
-            0 => {
-                self.recorder
-                    .event(format!("kill -9 of process {}", process.child.id()));
+        let id = process.child.id();
+        match (run.rng.u8(..8), &process.network) {
+            (0, _) => {
+                self.recorder.event(format!("kill -9 of process {id}"));
                 self.processes.swap_remove(n).kill();
                 self.start_process(run);
             }
-            1 | 2 => process.stop(&self.recorder),
-            3 => {
-                self.recorder
-                    .event(format!("process {} rests", process.child.id()));
+            (1, _) => {
+                self.recorder.event(format!("process {id} rests"));
                 process.is_resting = true;
-                process.tell(&Instruction::Rest);
+                process.tell(Instruction::Rest);
             }
-            _ => {
-                let Networks { requests, reader, .. } =
-                    &process.networks[run.rng.usize(..self.servers.len())];
-                let (network, name) = if run.rng.bool() {
-                    (requests, "requests")
-                } else {
-                    (reader, "the reader")
-                };
-                let process = process.child.id();
-                self.recorder
-                    .event(format!("to the network of {name} of process {process}:"));
+            (2 | 3, _) => process.stop(&self.recorder),
+            // To nodes of a cluster, something happens itself.
+            (_, None) => {}
+            (_, Some(network)) => {
+                self.recorder.event(format!("to the network of process {id}:"));
                 network::one_fault(run, network, &self.recorder);
             }
         }
     }
 
-    /// Stops one process for a while.
-    pub fn stop_one(&mut self, run: &mut ScenarioRun, ms: RangeInclusive<u64>) {
-        let process = &mut self.processes[run.rng.usize(..PROCESSES)];
-        process.stop(&self.recorder);
-        run.pause(ms);
-        process.go_on(&self.recorder);
+    /// What a process had waited for is asked for again, if it is still wanted.
+    pub fn end_inbox_of_one(&mut self) {
+        self.processes[0].stop(&self.recorder);
+        thread::sleep(INBOX_HAS_ENDED);
+        self.processes[0].go_on(&self.recorder);
     }
 
     /// A server was killed: nothing connects to where it was.
-    pub fn close_networks(&mut self) {
-        self.processes.iter_mut().for_each(Process::close_networks);
+    pub fn disconnect(&self) {
+        for network in self.networks() {
+            network.refuse(true);
+            network.cut();
+        }
     }
 
-    /// All go on with these servers.
-    pub fn connect_to(&mut self, servers: Vec<ServerTerm>) {
-        self.servers = servers;
-        for process in &mut self.processes {
-            process.connect_to(&self.servers);
+    /// All go on with this server.
+    pub fn connect_to(&mut self, port: u16) {
+        self.ports = vec![port];
+        for network in self.networks() {
+            network.forward_to(port);
+            network.refuse(false);
+            network.cut();
         }
+    }
+
+    fn networks(&self) -> impl Iterator<Item = &Proxy> {
+        let processes = self.processes.iter();
+        processes.filter_map(|process| process.network.as_ref())
     }
 
     /// Without faults, all requests are answered. Then each lock becomes free, also of those that were killed.
     pub fn finish(mut self, route: &Route) {
+        self.networks().for_each(network::heal);
         for process in &mut self.processes {
-            process.networks.iter().for_each(Networks::heal);
             process.go_on(&self.recorder);
-        }
-        for process in &mut self.processes {
-            process.tell(&Instruction::Finish);
+            process.tell(Instruction::Finish);
         }
         self.processes.drain(..).for_each(Process::finish);
         let mut last = LockClient::new(
@@ -219,10 +182,11 @@ impl Crowd {
             Recorder::default(),
             REPLY_TIMEOUT,
         );
-        let end = now() + self.longest_hold_of_nobody_ms() * 1_000;
+        let end = now() + ALL_HAS_ENDED.as_micros() as Micros;
         for key in &self.keys {
             if !acquire(&mut last, key, end) {
-                self.recorder.lock().never_free.push(key.clone());
+                let what = format!("nobody holds {key}, but it is not free");
+                self.recorder.lock().unfinished.push(what);
             }
         }
     }
@@ -245,22 +209,7 @@ fn acquire(client: &mut LockClient, key: &str, end: Micros) -> bool {
 }
 
 impl Process {
-    fn connect_to(&mut self, servers: &[ServerTerm]) {
-        self.close_networks();
-        self.networks = servers.iter().copied().map(Networks::to).collect();
-        let addresses = self.networks.iter().map(Networks::address);
-        let instruction = Instruction::Nodes(addresses.collect());
-        self.tell(&instruction);
-    }
-
-    fn close_networks(&mut self) {
-        for networks in self.networks.drain(..) {
-            networks.close();
-            self.closed.push(networks);
-        }
-    }
-
-    fn tell(&mut self, instruction: &Instruction) {
+    fn tell(&mut self, instruction: Instruction) {
         writeln!(self.input, "{}", instruction.to_line()).expect("the process runs");
     }
 
@@ -276,7 +225,7 @@ impl Process {
             signal(self.child.id(), Signal::CONT);
         }
         if std::mem::take(&mut self.is_resting) {
-            self.tell(&Instruction::Work);
+            self.tell(Instruction::Work);
         }
     }
 
@@ -287,13 +236,13 @@ impl Process {
 
     fn finish(mut self) {
         let ended = self.child.wait().expect("a child can be waited for");
-        assert!(ended.success(), "a waiter process failed: {ended}");
+        assert!(ended.success(), "a process failed: {ended}");
         self.join();
     }
 
     fn join(&mut self) {
         if let Some(reader) = self.reader.take() {
-            reader.join().expect("every line is one of a journal");
+            reader.join().expect("every line is a promise");
         }
     }
 }
@@ -306,44 +255,14 @@ impl Drop for Process {
     }
 }
 
-impl Networks {
-    fn to(server: ServerTerm) -> Self {
-        Self {
-            server,
-            requests: Proxy::to(server.port),
-            reader: Proxy::to(server.port),
-        }
-    }
-
-    fn address(&self) -> NodeAddress {
-        NodeAddress {
-            server: self.server,
-            requests: self.requests.port(),
-            reader: self.reader.port(),
-        }
-    }
-
-    fn heal(&self) {
-        network::heal(&self.requests);
-        network::heal(&self.reader);
-    }
-
-    fn close(&self) {
-        for network in [&self.requests, &self.reader] {
-            network.refuse(true);
-            network.cut();
-        }
-    }
-}
-
-/// Reads the journal of a process to its end. What was killed may end in the middle of a line.
-fn read(output: ChildStdout, mut journal: JournalReader) {
+/// Reads what a process prints to its end. What was killed may end in the middle of a line.
+fn read(output: ChildStdout, recorder: &Recorder) {
     let mut output = BufReader::new(output);
     let mut line = String::new();
     while output.read_line(&mut line).is_ok_and(|length| length > 0) && line.ends_with('\n') {
-        let known = journal.line(line.trim_end_matches('\n'));
-        known.unwrap_or_else(|| panic!("a waiter printed: {line}"));
+        let promise = Promise::parse(line.trim_end_matches('\n'));
+        let promise = promise.unwrap_or_else(|| panic!("a process printed: {line}"));
+        promise.record(recorder);
         line.clear();
     }
-    journal.end();
 }

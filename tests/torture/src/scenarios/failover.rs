@@ -2,10 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use dlock_testkit::wait_for;
 use fastrand::Rng;
 
-use super::group::{ReplicationGroup, synchronous};
+use super::group::{Protection, ReplicationGroup};
 use super::{ScenarioRun, Workloads};
 use crate::clients::Workload;
 use crate::history::History;
@@ -15,96 +14,17 @@ const GROUPS: u32 = 3;
 pub(super) const SERVERS: usize = 3;
 const WORKERS: usize = 6;
 const LEASE_MS: u64 = 500;
-/// Nobody waits for the end of such a grace period.
-const TOO_LONG_MS: u64 = 3_600_000;
-const GRACE: &str = "dlock.failover-grace-ms ";
 /// Maximum replication lag when the primary is killed.
 const MAX_LAG_MS: u64 = 150;
 
-/// The grace period is as long as the longest lease.
-pub fn with_grace(run: &mut ScenarioRun) -> Vec<History> {
-    let config = format!("{GRACE}{LEASE_MS}");
-    run.in_parallel(GROUPS, move |run| failovers(run, &config, Workload::mixed))
-}
-
-pub fn without_grace(run: &mut ScenarioRun, workload: Workloads) -> Vec<History> {
-    run.in_parallel(GROUPS, move |run| failovers(run, "", workload))
-}
-
-/// Without one too, but grants are told only when all replicas have them.
-pub fn with_synchronous_grants(run: &mut ScenarioRun) -> Vec<History> {
-    let config = synchronous(SERVERS - 1);
-    run.in_parallel(GROUPS, move |run| failovers(run, &config, Workload::mixed))
-}
-
-/// With a grace period. Each time the second replica takes over from the first without having replicated from it.
-pub fn unsynced(run: &mut ScenarioRun) -> Vec<History> {
-    let config = format!("{GRACE}{LEASE_MS}");
-    run.in_parallel(GROUPS, move |run| failovers_unsynced(run, &config))
-}
-
-/// A grace period that is too long is lowered to the longest lease.
-pub fn grace_lowered(run: &mut ScenarioRun) -> Vec<History> {
-    run.in_parallel(GROUPS, |run| failovers_left_early(run, LEASE_MS))
-}
-
-/// It is ended at once.
-pub fn grace_ended(run: &mut ScenarioRun) -> Vec<History> {
-    run.in_parallel(GROUPS, |run| failovers_left_early(run, 0))
-}
-
-/// An administrator sets the length of each grace period, soon after the promotion.
-fn failovers_left_early(run: &mut ScenarioRun, length_ms: u64) -> History {
-    let mut group = ReplicationGroup::start(SERVERS, &format!("{GRACE}{TOO_LONG_MS}"));
-    let workload = Workload {
-        keeps_owner: true,
-        ..Workload::mixed(LEASE_MS)
-    };
-    let pool = run.start_clients(WORKERS, &group.route, &group.recorder, &workload);
-    for _ in 0..run.count {
-        run.pause(LEASE_MS..=LEASE_MS * 2);
-        let dead = fail_over(run, &mut group);
-        let mut admin = group.server(group.primary).client();
-        wait_for("the grace period", || admin.stat("dlock_grace_left_ms") > 0);
-        run.pause(0..=LEASE_MS / 8);
-        group
-            .recorder
-            .event(format!("the grace period is set to {length_ms} ms"));
-        // For the next one, it is raised again.
-        for length_ms in [length_ms, TOO_LONG_MS] {
-            admin.config_set("dlock.failover-grace-ms", &length_ms.to_string());
-        }
-        group.restart(dead);
-        group.resync();
-    }
-    pool.finish();
-    group.finish()
-}
-
-fn failovers_unsynced(run: &mut ScenarioRun, config: &str) -> History {
-    let mut group = ReplicationGroup::start(SERVERS, config);
-    let workload = Workload::mixed(LEASE_MS);
-    let pool = run.start_clients(WORKERS, &group.route, &group.recorder, &workload);
-    for _ in 0..run.count {
-        run.pause(LEASE_MS..=LEASE_MS * 2);
-        let first = fail_over(run, &mut group);
-        // The new primary grants locks after its grace period.
-        run.pause(LEASE_MS * 2..=LEASE_MS * 3);
-        group.kill_primary();
-        let last = other_than(&group, first);
-        let second = group.promote(last);
-        group.restart(first);
-        group.restart(second);
-        group.resync();
-    }
-    pool.finish();
-    group.finish()
+pub fn failovers(run: &mut ScenarioRun, protection: Protection, workload: Workloads) -> Vec<History> {
+    run.in_parallel(GROUPS, move |run| failovers_of_group(run, protection, workload))
 }
 
 /// Counts all promotions, including that of a second replica during the grace period of the first.
-fn failovers(run: &mut ScenarioRun, config: &str, workload: Workloads) -> History {
-    let has_grace = config.starts_with(GRACE);
-    let mut group = ReplicationGroup::start(SERVERS, config);
+fn failovers_of_group(run: &mut ScenarioRun, protection: Protection, workload: Workloads) -> History {
+    let has_grace = protection == Protection::Grace;
+    let mut group = ReplicationGroup::start(SERVERS, &protection.config(LEASE_MS, SERVERS - 1));
     let workload = Workload {
         keeps_owner: true,
         ..workload(LEASE_MS)
@@ -188,12 +108,6 @@ fn fail_over_again(run: &mut ScenarioRun, group: &mut ReplicationGroup, dead: us
     }
     group.kill_primary();
     group.promote(last)
-}
-
-/// The replica other than `dead`.
-fn other_than(group: &ReplicationGroup, dead: usize) -> usize {
-    let mut replicas = group.replicas().into_iter();
-    replicas.find(|n| *n != dead).expect("a group has three servers")
 }
 
 fn choose(rng: &mut Rng, of: &[usize]) -> usize {

@@ -3,15 +3,30 @@
 use dlock_testkit::{Server, wait_for};
 
 use crate::clients::Route;
-use crate::history::{History, Recorder, Reply, ServerTerm};
+use crate::history::{History, Micros, Op, Recorder, Reply, now};
 use crate::servers;
 
 /// No server listens on this port: a replica of it is disconnected and keeps its data.
 pub const CLOSED_PORT: u16 = 1;
 
-/// Grants are told only when this many replicas have them, and no grace period follows a failover.
-pub fn synchronous(replicas: usize) -> String {
-    format!("dlock.min-sync-replicas {replicas}\ndlock.failover-grace-ms 0")
+/// What keeps a new primary from granting a lock that somebody holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protection {
+    None,
+    /// A grace period as long as the longest lease.
+    Grace,
+    /// Grants are told only when all replicas have them. No grace period follows a failover.
+    Synchronous,
+}
+
+impl Protection {
+    pub fn config(self, lease_ms: u64, replicas: usize) -> String {
+        match self {
+            Self::None => String::new(),
+            Self::Grace => format!("dlock.failover-grace-ms {lease_ms}"),
+            Self::Synchronous => format!("dlock.min-sync-replicas {replicas}\ndlock.failover-grace-ms 0"),
+        }
+    }
 }
 
 /// Servers that replicate from one primary.
@@ -23,6 +38,8 @@ pub struct ReplicationGroup {
     pub route: Route,
     pub recorder: Recorder,
     term: u32,
+    /// When the primary took over.
+    since: Micros,
 }
 
 impl ReplicationGroup {
@@ -40,17 +57,15 @@ impl ReplicationGroup {
             primary: 0,
             recorder: Recorder::default(),
             term: 0,
+            since: now(),
         };
         group.resync();
         group
     }
 
-    /// The primary in its present term.
-    pub fn primary_term(&self) -> ServerTerm {
-        ServerTerm {
-            port: self.servers[self.primary].port(),
-            term: self.term,
-        }
+    /// Of the primary.
+    pub fn port(&self) -> u16 {
+        self.servers[self.primary].port()
     }
 
     pub fn server(&self, n: usize) -> &Server {
@@ -62,10 +77,9 @@ impl ReplicationGroup {
     }
 
     pub fn follow(&self, n: usize) {
-        let port = self.servers[self.primary].port();
         let mut client = self.servers[n].client();
         // Replies OK, also if it is one already.
-        client.ask::<String>(&format!("REPLICAOF 127.0.0.1 {port}"));
+        client.ask::<String>(&format!("REPLICAOF 127.0.0.1 {}", self.port()));
     }
 
     /// Disconnects a replica from the primary. It remains a replica and keeps its data.
@@ -109,6 +123,7 @@ impl ReplicationGroup {
         self.term += 1;
         self.recorder.event(format!("port {} promoted", server.port()));
         self.route.set(server.port(), self.term);
+        self.since = now();
         std::mem::replace(&mut self.primary, n)
     }
 
@@ -141,9 +156,8 @@ impl ReplicationGroup {
     pub fn wait_for_replicated_grant(&self) {
         wait_for("a grant of the new primary", || {
             let history = self.recorder.lock();
-            let last = history.ops.iter().rev();
-            let mut latest = last.take_while(|op| op.server.term == self.term);
-            latest.any(|op| matches!(op.reply, Reply::Granted { .. }))
+            let is_new = |op: &Op| op.sent > self.since && matches!(op.reply, Reply::Granted { .. });
+            history.ops.iter().rev().any(is_new)
         });
         self.wait_for_replication(self.servers.len() - 1);
     }

@@ -4,11 +4,9 @@ mod aof_truncation;
 mod clock;
 mod cluster;
 mod crowd;
-mod eviction;
 mod failover;
 mod group;
 mod inboxes;
-mod lost_update;
 mod network;
 mod one_server;
 mod partition;
@@ -39,7 +37,7 @@ pub struct Scenario {
     pub description: &'static str,
     /// How many faults, or rounds of them.
     pub count: u32,
-    /// The same for `--short`. 0: a short run shows nothing.
+    /// The same for `--short`.
     pub short: u32,
     /// The rules that must hold.
     pub rules: Rules,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use dlock_testkit::{Client, Server};
 
 use super::ScenarioRun;
-use crate::clients::{ClientPool, Route, Workload};
+use crate::clients::{Route, Workload};
 use crate::history::{History, Recorder};
 use crate::servers;
 
@@ -19,45 +19,42 @@ pub fn clients(run: &mut ScenarioRun) -> Vec<History> {
     let recorder = Recorder::default();
     let route = Route::to(server.port(), 1);
     let pool = run.start_clients(WORKERS, &route, &recorder, &Workload::mixed(LEASE_MS));
-    let mut admin = server.client();
     for _ in 0..run.count {
         run.pause(5..=60);
-        one_fault(run, &server, &mut admin, &pool, &recorder);
+        match run.rng.u8(..4) {
+            0 => {
+                recorder.event("a client disconnects");
+                pool.any(&mut run.rng).cutter.cut();
+            }
+            1 => {
+                let client = pool.any(&mut run.rng);
+                recorder.event("a client pauses, possibly past its lease");
+                client.gate.close();
+                run.pause(0..=LEASE_MS * 2);
+                recorder.event("the client resumes");
+                client.gate.open();
+            }
+            _ => disturb(run, &server, &recorder),
+        }
     }
-    admin.ok("CLIENT UNPAUSE");
+    server.client().ok("CLIENT UNPAUSE");
     pool.finish();
     servers::record_final_state(&mut server, &recorder);
     vec![recorder.history()]
 }
 
-fn one_fault(
-    run: &mut ScenarioRun,
-    server: &Server,
-    admin: &mut Client,
-    pool: &ClientPool,
-    recorder: &Recorder,
-) {
-    let client = pool.any(&mut run.rng);
-    match run.rng.u8(..8) {
+/// The server is stopped, or pauses, kills or unblocks clients.
+pub(super) fn disturb(run: &mut ScenarioRun, server: &Server, recorder: &Recorder) {
+    let mut admin = server.client();
+    match run.rng.u8(..6) {
         0 => {
-            recorder.event("a client disconnects");
-            client.cutter.cut();
-        }
-        1 => {
-            recorder.event("a client pauses, possibly past its lease");
-            client.gate.close();
-            run.pause(0..=LEASE_MS * 2);
-            recorder.event("the client resumes");
-            client.gate.open();
-        }
-        2 => {
             recorder.event("SIGSTOP of the server");
             server.stop();
             run.pause(1..=LEASE_MS * 2);
             recorder.event("SIGCONT of the server");
             server.resume();
         }
-        3 => {
+        1 => {
             let mode = if run.rng.bool() { "ALL" } else { "WRITE" };
             let ms = run.rng.u64(1..=LEASE_MS);
             recorder.event(format!("CLIENT PAUSE {ms} {mode}"));
@@ -65,18 +62,18 @@ fn one_fault(
             // The admin connection is paused too.
             thread::sleep(Duration::from_millis(ms));
         }
-        4 => {
+        2 => {
             recorder.event("CLIENT KILL of all");
             admin.ask::<i64>("CLIENT KILL TYPE normal SKIPME yes");
         }
-        5 => with_any_client(run, admin, "CLIENT KILL ID", "", recorder),
-        6 => with_any_client(run, admin, "CLIENT UNBLOCK", "TIMEOUT", recorder),
-        _ => with_any_client(run, admin, "CLIENT UNBLOCK", "ERROR", recorder),
+        3 => with_any_client(run, &mut admin, "CLIENT KILL ID", "", recorder),
+        4 => with_any_client(run, &mut admin, "CLIENT UNBLOCK", "TIMEOUT", recorder),
+        _ => with_any_client(run, &mut admin, "CLIENT UNBLOCK", "ERROR", recorder),
     }
 }
 
 /// Runs a CLIENT command on a random client.
-pub(super) fn with_any_client(
+fn with_any_client(
     run: &mut ScenarioRun,
     admin: &mut Client,
     command: &str,

@@ -7,7 +7,7 @@ use dlock_testkit::{Proxy, Server, Way};
 
 use super::group::CLOSED_PORT;
 use super::{ScenarioRun, Workloads};
-use crate::clients::{ClientPool, Route, Workload};
+use crate::clients::{ClientPool, Route};
 use crate::history::{History, Recorder};
 use crate::servers;
 
@@ -20,49 +20,25 @@ const LAG_LIMIT: &str = "min-replicas-max-lag 1";
 /// A primary checks the lag of its replicas once a second, in whole seconds: it stops within 3 s.
 const FAILOVER_MS: u64 = 4_000;
 
-/// The old primary keeps serving.
-pub fn keeps_serving(run: &mut ScenarioRun, workload: Workloads) -> Vec<History> {
-    run.in_parallel(PAIRS, move |run| {
-        partitions(run, OldPrimary::KeepsServing, workload)
-    })
-}
-
-/// The old primary stops accepting writes because no replica acknowledges them.
-pub fn min_replicas(run: &mut ScenarioRun) -> Vec<History> {
-    run.in_parallel(PAIRS, |run| {
-        partitions(run, OldPrimary::NeedsReplica, Workload::mixed)
-    })
-}
-
-/// The old primary goes on and can tell nobody of a grant, because no replica has it. Nobody waits, and there is no
-/// grace period.
-pub fn synchronous_grants(run: &mut ScenarioRun) -> Vec<History> {
-    run.in_parallel(PAIRS, |run| {
-        partitions(run, OldPrimary::NeedsAcknowledgement, Workload::mixed)
-    })
-}
-
-/// The same, but the old primary is paused during the failover and resumes when the new one serves.
-pub fn paused(run: &mut ScenarioRun) -> Vec<History> {
-    run.in_parallel(PAIRS, |run| {
-        partitions(run, OldPrimary::IsPaused, Workload::mixed)
-    })
+pub fn partitions(run: &mut ScenarioRun, old: OldPrimary, workload: Workloads) -> Vec<History> {
+    run.in_parallel(PAIRS, move |run| partitions_of_pair(run, old, workload))
 }
 
 /// Behaviour of the old primary during the partition.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum OldPrimary {
+pub enum OldPrimary {
     KeepsServing,
+    /// It stops accepting writes, because no replica acknowledges them.
     NeedsReplica,
+    /// It can tell nobody of a grant, because no replica has it. Nobody waits, and there is no grace period.
     NeedsAcknowledgement,
-    IsPaused,
 }
 
 impl OldPrimary {
     /// The setting that a primary has while its replica follows it.
     fn setting(self) -> &'static str {
         match self {
-            Self::KeepsServing | Self::NeedsReplica | Self::IsPaused => "min-replicas-to-write",
+            Self::KeepsServing | Self::NeedsReplica => "min-replicas-to-write",
             Self::NeedsAcknowledgement => "dlock.min-sync-replicas",
         }
     }
@@ -74,19 +50,19 @@ impl OldPrimary {
     fn grace_ms(self) -> u64 {
         match self {
             Self::NeedsAcknowledgement => 0,
-            Self::KeepsServing | Self::NeedsReplica | Self::IsPaused => LEASE_MS,
+            Self::KeepsServing | Self::NeedsReplica => LEASE_MS,
         }
     }
 
     fn failover_ms(self) -> u64 {
         match self {
             Self::KeepsServing | Self::NeedsAcknowledgement => 0,
-            Self::NeedsReplica | Self::IsPaused => FAILOVER_MS,
+            Self::NeedsReplica => FAILOVER_MS,
         }
     }
 }
 
-fn partitions(run: &mut ScenarioRun, old: OldPrimary, workload: Workloads) -> History {
+fn partitions_of_pair(run: &mut ScenarioRun, old: OldPrimary, workload: Workloads) -> History {
     let mut pair = Pair::start(old);
     let workload = workload(LEASE_MS);
     let mut start = |name, route| {
@@ -103,17 +79,10 @@ fn partitions(run: &mut ScenarioRun, old: OldPrimary, workload: Workloads) -> Hi
     for _ in 0..run.count {
         run.pause(LEASE_MS / 2..=LEASE_MS * 2);
         pair.partition();
-        if old == OldPrimary::IsPaused {
-            pair.pause_primary();
-        }
         thread::sleep(Duration::from_millis(old.failover_ms()));
         pair.promote();
         // Up to twice the grace period.
         run.pause(LEASE_MS..=LEASE_MS * 2);
-        if old == OldPrimary::IsPaused {
-            pair.resume_primary();
-            run.pause(LEASE_MS..=LEASE_MS * 2);
-        }
         pair.kill_old_primary_and_heal();
     }
     pools.into_iter().for_each(ClientPool::finish);
@@ -172,16 +141,6 @@ impl Pair {
         self.recorder.event("network partition begins");
         self.network.freeze(Way::ToServer);
         self.network.freeze(Way::ToClient);
-    }
-
-    fn pause_primary(&self) {
-        self.recorder.event("SIGSTOP of the old primary");
-        self.primary.stop();
-    }
-
-    fn resume_primary(&self) {
-        self.recorder.event("SIGCONT of the old primary");
-        self.primary.resume();
     }
 
     fn promote(&mut self) {

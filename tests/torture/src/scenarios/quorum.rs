@@ -1,5 +1,6 @@
 //! Independent servers, and clients of a lock on a majority of them, at two sites with networks of their own.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
@@ -23,81 +24,46 @@ const NODE_TIMEOUT: Duration = Duration::from_millis(100);
 const WAIT: Duration = Duration::from_secs(1);
 
 /// `appendfsync always`: a restart forgets nothing.
-const DURABLE: Setup = Setup {
+pub const DURABLE: Setup = Setup {
     servers: 5,
     config: "appendonly yes\nappendfsync always",
-    restarts: Restarts::OfSome { clock_off_s: 0 },
+    faults: Faults::All { clock_off_s: 0 },
+    fencing: Fencing::On,
     same_order: true,
 };
+/// Three servers, which the sites name in different orders.
+pub const THREE_SERVERS: Setup = Setup {
+    servers: 3,
+    same_order: false,
+    ..DURABLE
+};
 /// Restarts forget everything, followed by a grace period. Clocks are a second off.
-const EMPTY_WITH_GRACE: Setup = Setup {
+pub const NO_DATA_WITH_GRACE: Setup = Setup {
     // Longer than the lease, and than the clocks are apart.
     config: "dlock.startup-grace-ms 3000",
-    restarts: Restarts::OfSome { clock_off_s: 1 },
+    faults: Faults::All { clock_off_s: 1 },
+    ..DURABLE
+};
+/// Restarts forget everything, without a grace period.
+pub const NO_DATA: Setup = Setup {
+    config: "",
+    faults: Faults::Restarts { set_back_s: 0 },
+    ..DURABLE
+};
+/// A grace period that covers the lease, but not by how much the clocks are set back.
+pub const CLOCKS_SET_BACK: Setup = Setup {
+    config: "dlock.startup-grace-ms -1",
+    faults: Faults::Restarts { set_back_s: 3_600 },
+    ..DURABLE
+};
+/// Holders are paused past the end of their leases, and nothing rejects their late writes.
+pub const UNFENCED: Setup = Setup {
+    faults: Faults::Pauses,
+    fencing: Fencing::Off,
     ..DURABLE
 };
 
-pub fn durable(run: &mut ScenarioRun) -> Vec<History> {
-    play(run, DURABLE)
-}
-
-/// Three servers, which the sites name in different orders.
-pub fn three_servers(run: &mut ScenarioRun) -> Vec<History> {
-    let same_order = false;
-    play(
-        run,
-        Setup {
-            servers: 3,
-            same_order,
-            ..DURABLE
-        },
-    )
-}
-
-pub fn no_data_with_grace(run: &mut ScenarioRun) -> Vec<History> {
-    play(run, EMPTY_WITH_GRACE)
-}
-
-/// Seven servers, which the sites name in different orders.
-pub fn seven_servers(run: &mut ScenarioRun) -> Vec<History> {
-    let same_order = false;
-    play(
-        run,
-        Setup {
-            servers: 7,
-            same_order,
-            ..EMPTY_WITH_GRACE
-        },
-    )
-}
-
-/// Restarts forget everything, without a grace period.
-pub fn no_data(run: &mut ScenarioRun) -> Vec<History> {
-    let restarts = Restarts::OfAll { set_back_s: 0 };
-    play(
-        run,
-        Setup {
-            config: "",
-            restarts,
-            ..DURABLE
-        },
-    )
-}
-
-/// A grace period that covers the lease, but not by how much the clocks are set back.
-pub fn clocks_set_back(run: &mut ScenarioRun) -> Vec<History> {
-    let restarts = Restarts::OfAll { set_back_s: 3_600 };
-    play(
-        run,
-        Setup {
-            config: "dlock.startup-grace-ms -1",
-            restarts,
-            ..DURABLE
-        },
-    )
-}
-
-fn play(run: &mut ScenarioRun, setup: Setup) -> Vec<History> {
+pub fn play(run: &mut ScenarioRun, setup: Setup) -> Vec<History> {
     let mut quorum = Quorum::start(run, setup);
     // The servers may begin with a grace period.
     quorum.wait_for_grant();
@@ -108,29 +74,33 @@ fn play(run: &mut ScenarioRun, setup: Setup) -> Vec<History> {
     quorum.finish()
 }
 
-struct Setup {
+pub struct Setup {
     servers: usize,
     config: &'static str,
-    restarts: Restarts,
+    faults: Faults,
+    /// Of the store that clients write to.
+    fencing: Fencing,
     /// Whether all sites name the servers in the same order, as they should.
     same_order: bool,
 }
 
-/// Which servers restart, and what happens to their clocks.
+/// What happens to servers, networks and clients.
 #[derive(Clone, Copy)]
-enum Restarts {
-    /// One to all, each with a clock that is off by at most so much.
-    OfSome { clock_off_s: i64 },
-    /// All, which is the only fault, with clocks behind those before.
-    OfAll { set_back_s: i64 },
+enum Faults {
+    /// All kinds. One to all servers restart, each with a clock that is off by at most so much.
+    All { clock_off_s: i64 },
+    /// All servers restart, with clocks behind those before.
+    Restarts { set_back_s: i64 },
+    /// Holders are paused between read and write.
+    Pauses,
 }
 
-impl Restarts {
+impl Faults {
     /// Until all have restarted, a lease runs on.
     fn lease_ms(self) -> u64 {
         match self {
-            Self::OfSome { .. } => LEASE_MS,
-            Self::OfAll { .. } => 6 * LEASE_MS,
+            Self::All { .. } | Self::Pauses => LEASE_MS,
+            Self::Restarts { .. } => 6 * LEASE_MS,
         }
     }
 }
@@ -139,7 +109,7 @@ struct Quorum {
     /// Dropped before the servers.
     sites: Vec<Site>,
     servers: Vec<(Server, WallClock)>,
-    restarts: Restarts,
+    faults: Faults,
     store: Server,
     recorder: Recorder,
     stop: Arc<AtomicBool>,
@@ -155,10 +125,10 @@ struct Site {
 
 impl Quorum {
     fn start(run: &mut ScenarioRun, setup: Setup) -> Self {
-        let restarts = setup.restarts;
+        let faults = setup.faults;
         let config = format!(
             "dlock.quorum yes\ndlock.max-lease-ms {}\n{}",
-            restarts.lease_ms(),
+            faults.lease_ms(),
             setup.config
         );
         let server = |_| {
@@ -168,7 +138,7 @@ impl Quorum {
         let mut quorum = Self {
             sites: Vec::new(),
             servers: (0..setup.servers).map(server).collect(),
-            restarts,
+            faults,
             store: Server::without_module(""),
             recorder: Recorder::default(),
             stop: Arc::default(),
@@ -176,26 +146,26 @@ impl Quorum {
         quorum.sites = (0..SITES)
             .map(|site| {
                 let turned = if setup.same_order { 0 } else { site };
-                Site::open(&quorum.servers, turned, restarts.lease_ms())
+                Site::open(&quorum.servers, turned, faults.lease_ms())
             })
             .collect();
         for number in 0..SITES as u64 * HOLDERS_PER_SITE {
-            quorum.start_holder(number, run);
+            quorum.start_holder(number, setup.fencing, run);
         }
         quorum
     }
 
-    fn start_holder(&mut self, number: u64, run: &mut ScenarioRun) {
+    fn start_holder(&mut self, number: u64, fencing: Fencing, run: &mut ScenarioRun) {
         let site = &mut self.sites[number as usize % SITES];
         let (gate, stop) = (Gate::default(), Arc::clone(&self.stop));
         let holder = QuorumHolder {
             lock: site.lock.clone(),
             runtime: Arc::clone(&site.runtime),
-            store: Store::open(self.store.port(), Fencing::On),
+            store: Store::open(self.store.port(), fencing),
             recorder: self.recorder.clone(),
             rng: run.rng.fork(),
             gate: gate.clone(),
-            lease_ms: self.restarts.lease_ms(),
+            lease_ms: self.faults.lease_ms(),
             next: number * ELEMENTS,
         };
         let thread = thread::spawn(move || holder.run(&stop));
@@ -203,19 +173,23 @@ impl Quorum {
     }
 
     fn one_fault(&mut self, run: &mut ScenarioRun) {
-        let only_restarts = matches!(self.restarts, Restarts::OfAll { .. });
-        match run.rng.u8(..12) {
-            _ if only_restarts => {
+        match (self.faults, run.rng.u8(..12)) {
+            (Faults::Restarts { set_back_s }, _) => {
                 self.wait_for_grant();
                 // One of the next holders takes its time.
                 run.pause(LEASE_MS / 4..=LEASE_MS);
-                self.restart_some(run);
+                let set_back_s = set_back_s * self.recorder.lock().events.len() as i64;
+                let all = (0..self.servers.len()).collect();
+                self.restart(run, all, -set_back_s..=-set_back_s);
             }
-            0..3 => self.restart_some(run),
-            3 => self.stop_server(run),
-            4 => self.pause_holder(run),
-            5 | 6 => self.split(run),
-            7 | 8 => self.cut_readers(run),
+            (Faults::All { clock_off_s }, 0..3) => {
+                let some = self.some_servers(run);
+                self.restart(run, some, -clock_off_s..=clock_off_s);
+            }
+            (Faults::All { .. }, 3) => self.stop_server(run),
+            (Faults::Pauses, _) | (_, 4) => self.pause_holder(run),
+            (_, 5 | 6) => self.split(run),
+            (_, 7 | 8) => self.cut_readers(run),
             _ => {
                 let (site, server) = (run.rng.usize(..SITES), self.any_server(run));
                 network::one_fault(run, &self.sites[site].proxies[server], &self.recorder);
@@ -223,17 +197,7 @@ impl Quorum {
         }
     }
 
-    fn restart_some(&mut self, run: &mut ScenarioRun) {
-        let (killed, clock_off_s) = match self.restarts {
-            Restarts::OfSome { clock_off_s } => (self.some_servers(run), -clock_off_s..=clock_off_s),
-            Restarts::OfAll { set_back_s } => {
-                let faults = self.recorder.lock().events.len() as i64;
-                (
-                    (0..self.servers.len()).collect(),
-                    -set_back_s * faults..=-set_back_s * faults,
-                )
-            }
-        };
+    fn restart(&mut self, run: &mut ScenarioRun, killed: Vec<usize>, clock_off_s: RangeInclusive<i64>) {
         self.recorder.event(format!("kill -9 and restart of {killed:?}"));
         killed.iter().for_each(|n| self.servers[*n].0.kill());
         run.pause(1..=LEASE_MS / 5);

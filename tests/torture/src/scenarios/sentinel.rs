@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use dlock_testkit::Sentinel;
 
 use super::ScenarioRun;
-use super::group::{ReplicationGroup, synchronous};
+use super::group::{Protection, ReplicationGroup};
 use crate::clients::Workload;
 use crate::history::History;
 
@@ -17,23 +17,9 @@ const LEASE_MS: u64 = 500;
 const PROMOTION_TIMEOUT: Duration = Duration::from_secs(60);
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// The primary is killed, with a grace period.
-pub fn with_grace(run: &mut ScenarioRun) -> Vec<History> {
-    failovers(run, &format!("dlock.failover-grace-ms {LEASE_MS}"), |_| false)
-}
-
-/// It is killed, or stopped and goes on afterwards, without a grace period. Grants are told only when all replicas have
-/// them.
-pub fn with_synchronous_grants(run: &mut ScenarioRun) -> Vec<History> {
-    failovers(run, &synchronous(SERVERS - 1), |run| run.rng.bool())
-}
-
-fn failovers(
-    run: &mut ScenarioRun,
-    config: &str,
-    is_stopped: impl Fn(&mut ScenarioRun) -> bool,
-) -> Vec<History> {
-    let mut group = ReplicationGroup::start(SERVERS, config);
+/// The primary is killed; with synchronous grants, it is sometimes stopped instead, and goes on afterwards.
+pub fn failovers(run: &mut ScenarioRun, protection: Protection) -> Vec<History> {
+    let mut group = ReplicationGroup::start(SERVERS, &protection.config(LEASE_MS, SERVERS - 1));
     let workload = Workload {
         keeps_owner: true,
         ..Workload::mixed(LEASE_MS)
@@ -43,7 +29,7 @@ fn failovers(
         // A new Sentinel each round, which discovers the current topology.
         let sentinel = Sentinel::of(group.server(group.primary), SERVERS - 1);
         run.pause(LEASE_MS..=LEASE_MS * 2);
-        let is_stopped = is_stopped(run);
+        let is_stopped = protection == Protection::Synchronous && run.rng.bool();
         if is_stopped {
             group.recorder.event("SIGSTOP of the primary");
             group.server(group.primary).stop();

@@ -3,12 +3,12 @@
 
 use std::collections::BTreeMap;
 
-use dlock_testkit::{Client, Cluster, skip, wait_for};
+use dlock_testkit::{Client, Cluster, Server, skip, wait_for};
 
 use super::ScenarioRun;
 use super::cluster::{initial_term, is_here, wait_until_known_as_replica};
 use crate::clients::{Route, Workload};
-use crate::history::{History, Recorder, ServerTerm};
+use crate::history::{History, Recorder};
 use crate::servers;
 
 const WORKERS: usize = 8;
@@ -16,17 +16,9 @@ const LEASE_MS: u64 = 400;
 /// Nothing that was acknowledged is lost in a crash. Only planned failovers, which lose nothing either.
 const LOSSLESS: &str = "appendonly yes\nappendfsync always\ncluster-replica-no-failover yes";
 
-/// Of nodes that have neither replicas nor a log: nothing but the migration needs the changes of locks.
-pub fn migrations(run: &mut ScenarioRun) -> Vec<History> {
-    play(run, false)
-}
-
-/// Of nodes with replicas and logs. During some migrations a node is killed and restarted, or fails over.
-pub fn migrations_with_faults(run: &mut ScenarioRun) -> Vec<History> {
-    play(run, true)
-}
-
-fn play(run: &mut ScenarioRun, with_faults: bool) -> Vec<History> {
+/// Of nodes that have neither replicas nor a log: nothing but the migration needs the changes of locks. Or of nodes with both,
+/// one of which is killed and restarted, or fails over, during some migrations.
+pub fn migrations(run: &mut ScenarioRun, with_faults: bool) -> Vec<History> {
     let Some(mut nodes) = Nodes::start(with_faults) else {
         return Vec::new();
     };
@@ -35,10 +27,6 @@ fn play(run: &mut ScenarioRun, with_faults: bool) -> Vec<History> {
     for _ in 0..run.count {
         run.pause(5..=LEASE_MS);
         let (key, _) = &workload.locks[run.rng.usize(..workload.locks.len())];
-        // Not with faults: Valkey 9.1 aborts when an import fails while its node is paused for a failover.
-        if !with_faults && run.rng.u8(..4) == 0 {
-            nodes.pose_as_source(run, key);
-        }
         nodes.migrate(run, key);
     }
     pool.finish();
@@ -65,8 +53,8 @@ impl Nodes {
         Some(Self::of(cluster, with_replicas))
     }
 
-    pub fn terms(&self) -> Vec<ServerTerm> {
-        self.cluster.nodes.iter().map(initial_term).collect()
+    pub fn ports(&self) -> Vec<u16> {
+        self.cluster.nodes.iter().map(Server::port).collect()
     }
 
     fn of(mut cluster: Cluster, with_replicas: bool) -> Self {
@@ -122,8 +110,10 @@ impl Nodes {
         source.ok("DEBUG SLOTMIGRATION PREVENT-PAUSE 0");
         source.config_set("rdb-key-save-delay", "0");
         wait_for("the end of the migration", || {
+            // A node that was restarted knows none.
             let jobs: Vec<BTreeMap<String, String>> = source.ask("CLUSTER GETSLOTMIGRATIONS");
-            have_ended(&jobs)
+            let ends = ["success", "cancelled", "failed"];
+            jobs.iter().all(|job| ends.contains(&job["state"].as_str()))
         });
         wait_for("both sides to agree", || {
             let here = |side| is_here(&mut self.primary(side), key);
@@ -131,33 +121,6 @@ impl Nodes {
         });
         let node = self.primaries[self.side_of(key)];
         self.recorder.event(format!("slot {slot} is at node {node}"));
-    }
-
-    /// An administrator poses as the source of a migration, which never ends, and sends what no node would.
-    fn pose_as_source(&self, run: &mut ScenarioRun, key: &str) {
-        let from = self.side_of(key);
-        let mut target = self.primary(1 - from);
-        let slot: u16 = target.ask(&format!("CLUSTER KEYSLOT {key}"));
-        let source = self.cluster.id(self.primaries[from]);
-        let name = format!("{:040x}", run.rng.u128(..));
-        target.ok(&format!(
-            "CLUSTER SYNCSLOTS ESTABLISH SOURCE {source} NAME {name} SLOTSRANGE {slot} {slot}"
-        ));
-        let request = match run.rng.u8(..4) {
-            0 => "DLOCK.SYNC 9007199254740990 5000".to_owned(),
-            1 => "DLOCK.SYNC 1 1000000000".to_owned(),
-            2 => format!("DLOCK.APPLY {key} {:x}", run.rng.u128(..)),
-            _ => format!("DLOCK.APPLY {key}"),
-        };
-        self.recorder
-            .event(format!("a false source of slot {slot}: {request}"));
-        target.send(&request);
-        run.pause(0..=LEASE_MS / 4);
-        drop(target);
-        let mut admin = self.primary(1 - from);
-        wait_for("the end of the false migration", || {
-            have_ended(&admin.ask::<Vec<BTreeMap<String, String>>>("CLUSTER GETSLOTMIGRATIONS"))
-        });
     }
 
     /// Begins a migration that ends no earlier than it is allowed to.
@@ -221,10 +184,4 @@ impl Nodes {
         }
         vec![self.recorder.history()]
     }
-}
-
-/// Whether no migration of a node is under way. A node that was restarted knows none.
-fn have_ended(jobs: &[BTreeMap<String, String>]) -> bool {
-    let ends = ["success", "cancelled", "failed"];
-    jobs.iter().all(|job| ends.contains(&job["state"].as_str()))
 }

@@ -1,10 +1,12 @@
 //! All scenarios and their rules, the quick ones first.
 
+use super::group::Protection;
+use super::partition::OldPrimary;
 use super::{
-    Scenario, aof_truncation, clock, cluster, eviction, failover, inboxes, lost_update, network, one_server,
-    partition, planned, quorum, restart, sentinel, slot_migration, snapshots,
+    Scenario, aof_truncation, clock, cluster, failover, inboxes, network, one_server, partition, planned,
+    quorum, restart, sentinel, slot_migration, snapshots,
 };
-use crate::checkers::{MissingReplies, Rule};
+use crate::checkers::Rule;
 use crate::clients::Workload;
 use crate::specification::Part;
 use crate::verdict::Rules;
@@ -29,40 +31,19 @@ const UNFENCED: Rules = Rules {
     ..LOSSY
 };
 
-/// A new primary that does not know the fences of its predecessor. Each promotion advances the counter by 32 s of
-/// clock and a random part, so the later of two may advance less.
-const UNSYNCED: Rules = Rules {
+/// As [`OVERLAPPING`], for fences.
+const FALLING: Rules = Rules {
     expected: Some(Rule::Fences),
     ..LOSSY
 };
 
 /// A network that may drop replies.
 const BAD_NETWORK: Rules = Rules {
-    missing_replies: MissingReplies::Allowed,
+    may_miss_replies: true,
     ..Rules::STRICT
 };
 
-/// Networks as bad, and what a failover loses.
-const LOSSY_AND_BAD_NETWORK: Rules = Rules {
-    missing_replies: MissingReplies::Allowed,
-    ..LOSSY
-};
-
-/// Grants that are told when replicas have them.
-const SYNCHRONOUS_INBOXES: Rules = Rules {
-    hides_places: true,
-    ..LOSSY_AND_BAD_NETWORK
-};
-
-/// Clients that break a rule for clients: this rule is violated, and detected.
-const fn breaking(rule: Rule) -> Rules {
-    Rules {
-        expected: Some(rule),
-        ..LOSSY_AND_BAD_NETWORK
-    }
-}
-
-/// Requests that are not recorded, or of another kind: no run of the specification.
+/// Only what clients are promised is recorded, or other rules apply: no run of the specification.
 const fn unspecified(rules: Rules) -> Rules {
     Rules {
         specified: Part::None,
@@ -90,44 +71,12 @@ pub const SCENARIOS: &[Scenario] = &[
         body: one_server::clients,
     },
     Scenario {
-        name: "lost-update",
-        description: "holders update a set under a mutex and respect their deadlines: no update is lost",
-        count: 500,
-        short: 10,
-        rules: unspecified(Rules::STRICT),
-        body: lost_update::mutex_alone,
-    },
-    Scenario {
-        name: "lost-update-fenced",
-        description: "holders are paused past their lease, the store rejects stale fences: no update is lost",
-        count: 300,
-        short: 10,
-        rules: unspecified(LOSSY),
-        body: lost_update::fences,
-    },
-    Scenario {
-        name: "lost-update-unfenced",
-        description: "the same without fencing: lost updates are expected",
-        count: 100,
-        short: 15,
-        rules: unspecified(UNFENCED),
-        body: lost_update::stopped_without_fences,
-    },
-    Scenario {
         name: "network",
         description: "a proxy delays, freezes one or both directions, cuts inside requests and replies",
         count: 500,
         short: 8,
         rules: BAD_NETWORK,
         body: |run| network::bad(run, Workload::mixed),
-    },
-    Scenario {
-        name: "eviction",
-        description: "the memory limit is reached, under each volatile-* policy",
-        count: 600,
-        short: 8,
-        rules: Rules::STRICT,
-        body: eviction::pressure,
     },
     Scenario {
         name: "clock",
@@ -146,20 +95,12 @@ pub const SCENARIOS: &[Scenario] = &[
         body: aof_truncation::every_byte,
     },
     Scenario {
-        name: "restart-always",
-        description: "kill -9 and restart with appendfsync always: nothing is lost",
-        count: 150,
-        short: 3,
-        rules: Rules::STRICT,
-        body: restart::fsync_always,
-    },
-    Scenario {
         name: "power-failure-always",
         description: "a power failure loses what was not synced, with appendfsync always: nothing is lost",
         count: 150,
         short: 3,
         rules: Rules::STRICT,
-        body: |run| restart::power_failure_always(run, Workload::mixed),
+        body: |run| restart::restarts(run, &["always"], restart::NO_GRACE, Workload::mixed),
     },
     Scenario {
         name: "power-failure-always-guard",
@@ -167,39 +108,23 @@ pub const SCENARIOS: &[Scenario] = &[
         count: 60,
         short: 4,
         rules: writing(Rules::STRICT),
-        body: |run| restart::power_failure_always(run, Workload::writing),
+        body: |run| restart::restarts(run, &["always"], restart::NO_GRACE, Workload::writing),
     },
     Scenario {
-        name: "power-failure-everysec",
-        description: "the same with appendfsync everysec: overlaps are expected",
+        name: "power-failure",
+        description: "the same with appendfsync everysec and no: overlaps are expected",
         count: 40,
         short: 6,
         rules: OVERLAPPING,
-        body: |run| restart::power_failure(run, &["everysec"]),
+        body: |run| restart::restarts(run, &["everysec", "no"], restart::NO_GRACE, Workload::mixed),
     },
     Scenario {
-        name: "power-failure-no",
-        description: "the same with appendfsync no: overlaps are expected",
-        count: 20,
-        short: 4,
-        rules: OVERLAPPING,
-        body: |run| restart::power_failure(run, &["no"]),
-    },
-    Scenario {
-        name: "restart-lost-tail-grace",
-        description: "a crash loses the tail of the AOF, appendfsync everysec and no, with a grace period",
+        name: "power-failure-grace",
+        description: "the same with a grace period",
         count: 80,
         short: 2,
         rules: unspecified(LOSSY),
-        body: restart::lost_tail_with_grace,
-    },
-    Scenario {
-        name: "restart-lost-tail",
-        description: "the same without a grace period: overlaps are expected",
-        count: 40,
-        short: 6,
-        rules: OVERLAPPING,
-        body: |run| restart::lost_tail(run, Workload::mixed),
+        body: |run| restart::restarts(run, &["everysec", "no"], restart::GRACE, Workload::mixed),
     },
     Scenario {
         name: "restart-no-data-grace",
@@ -207,7 +132,7 @@ pub const SCENARIOS: &[Scenario] = &[
         count: 40,
         short: 2,
         rules: unspecified(LOSSY),
-        body: restart::no_data_with_grace,
+        body: |run| restart::restarts(run, &[], restart::GRACE, Workload::mixed),
     },
     Scenario {
         name: "restart-no-data",
@@ -215,7 +140,7 @@ pub const SCENARIOS: &[Scenario] = &[
         count: 20,
         short: 4,
         rules: OVERLAPPING,
-        body: |run| restart::no_data(run, Workload::mixed),
+        body: |run| restart::restarts(run, &[], restart::NO_GRACE, Workload::mixed),
     },
     Scenario {
         name: "failover-grace",
@@ -223,7 +148,7 @@ pub const SCENARIOS: &[Scenario] = &[
         count: 500,
         short: 3,
         rules: LOSSY,
-        body: failover::with_grace,
+        body: |run| failover::failovers(run, Protection::Grace, Workload::mixed),
     },
     Scenario {
         name: "failover",
@@ -231,7 +156,7 @@ pub const SCENARIOS: &[Scenario] = &[
         count: 60,
         short: 6,
         rules: OVERLAPPING,
-        body: |run| failover::without_grace(run, Workload::mixed),
+        body: |run| failover::failovers(run, Protection::None, Workload::mixed),
     },
     Scenario {
         name: "failover-synchronous",
@@ -239,31 +164,7 @@ pub const SCENARIOS: &[Scenario] = &[
         count: 300,
         short: 6,
         rules: unspecified(LOSSY),
-        body: failover::with_synchronous_grants,
-    },
-    Scenario {
-        name: "failover-grace-lowered",
-        description: "with a grace period of an hour, which is lowered to the longest lease",
-        count: 60,
-        short: 3,
-        rules: LOSSY,
-        body: failover::grace_lowered,
-    },
-    Scenario {
-        name: "failover-grace-ended",
-        description: "with a grace period that is ended at once: overlaps are expected",
-        count: 60,
-        short: 6,
-        rules: OVERLAPPING,
-        body: failover::grace_ended,
-    },
-    Scenario {
-        name: "failover-unsynced",
-        description: "a second replica takes over that never replicated from the first: fences may decrease",
-        count: 12,
-        short: 0,
-        rules: UNSYNCED,
-        body: failover::unsynced,
+        body: |run| failover::failovers(run, Protection::Synchronous, Workload::mixed),
     },
     Scenario {
         name: "snapshots",
@@ -287,7 +188,7 @@ pub const SCENARIOS: &[Scenario] = &[
         count: 12,
         short: 1,
         rules: LOSSY,
-        body: sentinel::with_grace,
+        body: |run| sentinel::failovers(run, Protection::Grace),
     },
     Scenario {
         name: "failover-sentinel-synchronous",
@@ -295,7 +196,7 @@ pub const SCENARIOS: &[Scenario] = &[
         count: 12,
         short: 2,
         rules: unspecified(LOSSY),
-        body: sentinel::with_synchronous_grants,
+        body: |run| sentinel::failovers(run, Protection::Synchronous),
     },
     Scenario {
         name: "cluster-resharding",
@@ -307,11 +208,11 @@ pub const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "cluster-slot-migration",
-        description: "slots migrate atomically (Valkey 9), some cancelled or slower than a lease, some from a false source",
+        description: "slots migrate atomically (Valkey 9), some cancelled or slower than a lease",
         count: 100,
         short: 3,
         rules: Rules::STRICT,
-        body: slot_migration::migrations,
+        body: |run| slot_migration::migrations(run, false),
     },
     Scenario {
         name: "cluster-slot-migration-faults",
@@ -319,7 +220,7 @@ pub const SCENARIOS: &[Scenario] = &[
         count: 60,
         short: 3,
         rules: Rules::STRICT,
-        body: slot_migration::migrations_with_faults,
+        body: |run| slot_migration::migrations(run, true),
     },
     Scenario {
         name: "cluster-failover",
@@ -327,7 +228,7 @@ pub const SCENARIOS: &[Scenario] = &[
         count: 8,
         short: 1,
         rules: LOSSY,
-        body: cluster::failovers_with_grace,
+        body: |run| cluster::failovers(run, Protection::Grace),
     },
     Scenario {
         name: "cluster-failover-synchronous",
@@ -335,7 +236,7 @@ pub const SCENARIOS: &[Scenario] = &[
         count: 8,
         short: 2,
         rules: unspecified(LOSSY),
-        body: cluster::failovers_with_synchronous_grants,
+        body: |run| cluster::failovers(run, Protection::Synchronous),
     },
     Scenario {
         name: "partition",
@@ -343,7 +244,7 @@ pub const SCENARIOS: &[Scenario] = &[
         count: 30,
         short: 1,
         rules: OVERLAPPING,
-        body: |run| partition::keeps_serving(run, Workload::mixed),
+        body: |run| partition::partitions(run, OldPrimary::KeepsServing, Workload::mixed),
     },
     Scenario {
         name: "partition-min-replicas",
@@ -351,7 +252,7 @@ pub const SCENARIOS: &[Scenario] = &[
         count: 36,
         short: 1,
         rules: LOSSY,
-        body: partition::min_replicas,
+        body: |run| partition::partitions(run, OldPrimary::NeedsReplica, Workload::mixed),
     },
     Scenario {
         name: "partition-synchronous",
@@ -359,15 +260,7 @@ pub const SCENARIOS: &[Scenario] = &[
         count: 60,
         short: 2,
         rules: unspecified(LOSSY),
-        body: partition::synchronous_grants,
-    },
-    Scenario {
-        name: "partition-paused",
-        description: "the same, but the old primary is paused and resumes: it grants until it checks its replicas",
-        count: 12,
-        short: 0,
-        rules: OVERLAPPING,
-        body: partition::paused,
+        body: |run| partition::partitions(run, OldPrimary::NeedsAcknowledgement, Workload::mixed),
     },
     Scenario {
         name: "quorum",
@@ -375,7 +268,7 @@ pub const SCENARIOS: &[Scenario] = &[
         count: 300,
         short: 12,
         rules: unspecified(LOSSY),
-        body: quorum::durable,
+        body: |run| quorum::play(run, quorum::DURABLE),
     },
     Scenario {
         name: "quorum-three",
@@ -383,7 +276,7 @@ pub const SCENARIOS: &[Scenario] = &[
         count: 300,
         short: 8,
         rules: unspecified(LOSSY),
-        body: quorum::three_servers,
+        body: |run| quorum::play(run, quorum::THREE_SERVERS),
     },
     Scenario {
         name: "quorum-no-data-grace",
@@ -391,15 +284,7 @@ pub const SCENARIOS: &[Scenario] = &[
         count: 100,
         short: 6,
         rules: unspecified(LOSSY),
-        body: quorum::no_data_with_grace,
-    },
-    Scenario {
-        name: "quorum-seven-no-data-grace",
-        description: "the same with seven servers, which clients name in different orders",
-        count: 100,
-        short: 0,
-        rules: unspecified(LOSSY),
-        body: quorum::seven_servers,
+        body: |run| quorum::play(run, quorum::NO_DATA_WITH_GRACE),
     },
     Scenario {
         name: "quorum-no-data",
@@ -407,15 +292,23 @@ pub const SCENARIOS: &[Scenario] = &[
         count: 30,
         short: 8,
         rules: unspecified(OVERLAPPING),
-        body: quorum::no_data,
+        body: |run| quorum::play(run, quorum::NO_DATA),
     },
     Scenario {
         name: "quorum-clocks-set-back",
         description: "with a grace period, but clocks are set back by an hour: fences may decrease",
         count: 12,
         short: 6,
-        rules: unspecified(UNSYNCED),
-        body: quorum::clocks_set_back,
+        rules: unspecified(FALLING),
+        body: |run| quorum::play(run, quorum::CLOCKS_SET_BACK),
+    },
+    Scenario {
+        name: "quorum-unfenced",
+        description: "holders are only paused, and the store accepts smaller fences: lost updates are expected",
+        count: 60,
+        short: 12,
+        rules: unspecified(UNFENCED),
+        body: |run| quorum::play(run, quorum::UNFENCED),
     },
     Scenario {
         name: "network-guarded",
@@ -426,28 +319,12 @@ pub const SCENARIOS: &[Scenario] = &[
         body: |run| network::bad(run, Workload::writing),
     },
     Scenario {
-        name: "restart-lost-tail-guarded",
-        description: "the tail of the AOF is lost: late writes are in order with GUARD, not without",
-        count: 60,
-        short: 3,
-        rules: writing(LOSSY),
-        body: |run| restart::lost_tail(run, Workload::writing),
-    },
-    Scenario {
-        name: "restart-no-data-guarded",
-        description: "restarts without persistence: late writes are in order with GUARD, not without",
-        count: 60,
-        short: 5,
-        rules: writing(LOSSY),
-        body: |run| restart::no_data(run, Workload::writing),
-    },
-    Scenario {
         name: "failover-guarded",
         description: "unreplicated writes are lost: late writes are in order with GUARD, not without",
         count: 60,
         short: 3,
         rules: writing(LOSSY),
-        body: |run| failover::without_grace(run, Workload::writing),
+        body: |run| failover::failovers(run, Protection::None, Workload::writing),
     },
     Scenario {
         name: "cluster-resharding-guarded",
@@ -463,54 +340,46 @@ pub const SCENARIOS: &[Scenario] = &[
         count: 36,
         short: 3,
         rules: writing(LOSSY),
-        body: |run| partition::keeps_serving(run, Workload::writing),
+        body: |run| partition::partitions(run, OldPrimary::KeepsServing, Workload::writing),
     },
     Scenario {
         name: "inboxes",
-        description: "processes of 200 waiters are killed, stopped and cut off; the server restarts, is stopped, pauses",
+        description: "processes of 200 tasks with the Rust client are killed, stopped, cut off; the server loses its power, pauses",
         count: 250,
         short: 16,
-        rules: BAD_NETWORK,
+        rules: unspecified(Rules::STRICT),
         body: inboxes::one_server,
-    },
-    Scenario {
-        name: "power-failure-always-inboxes",
-        description: "the same, but the server loses its power, with appendfsync always: nothing is lost",
-        count: 150,
-        short: 12,
-        rules: BAD_NETWORK,
-        body: inboxes::power_failures,
     },
     Scenario {
         name: "inboxes-failover-grace",
         description: "the same; the primary is killed with unreplicated writes, with a grace period",
         count: 40,
         short: 3,
-        rules: LOSSY_AND_BAD_NETWORK,
-        body: inboxes::failovers_with_grace,
+        rules: unspecified(LOSSY),
+        body: |run| inboxes::failovers(run, Protection::Grace),
     },
     Scenario {
         name: "inboxes-failover",
         description: "the same without a grace period: overlaps are expected",
         count: 20,
         short: 3,
-        rules: breaking(Rule::Overlap),
-        body: inboxes::failovers_without_grace,
+        rules: unspecified(OVERLAPPING),
+        body: |run| inboxes::failovers(run, Protection::None),
     },
     Scenario {
         name: "inboxes-failover-synchronous",
         description: "the same, but grants are told only when all replicas have them: no overlap",
         count: 40,
         short: 3,
-        rules: SYNCHRONOUS_INBOXES,
-        body: inboxes::failovers_with_synchronous_grants,
+        rules: unspecified(LOSSY),
+        body: |run| inboxes::failovers(run, Protection::Synchronous),
     },
     Scenario {
         name: "inboxes-failover-planned",
         description: "the same with planned failovers",
         count: 30,
         short: 2,
-        rules: BAD_NETWORK,
+        rules: unspecified(Rules::STRICT),
         body: inboxes::planned_failovers,
     },
     Scenario {
@@ -518,7 +387,7 @@ pub const SCENARIOS: &[Scenario] = &[
         description: "the same while slots of a cluster migrate back and forth",
         count: 100,
         short: 6,
-        rules: BAD_NETWORK,
+        rules: unspecified(Rules::STRICT),
         body: inboxes::resharding,
     },
     Scenario {
@@ -526,23 +395,7 @@ pub const SCENARIOS: &[Scenario] = &[
         description: "the same while slots migrate atomically (Valkey 9)",
         count: 60,
         short: 4,
-        rules: BAD_NETWORK,
+        rules: unspecified(Rules::STRICT),
         body: inboxes::slot_migrations,
-    },
-    Scenario {
-        name: "inboxes-nothing-repeated",
-        description: "clients that repeat nothing when an inbox had ended: forgotten requests are expected",
-        count: 6,
-        short: 1,
-        rules: breaking(Rule::Forgotten),
-        body: inboxes::nothing_repeated,
-    },
-    Scenario {
-        name: "inboxes-wrong-deadline",
-        description: "clients that count the lease of an answer from when they read it: overlaps are expected",
-        count: 30,
-        short: 6,
-        rules: breaking(Rule::Overlap),
-        body: inboxes::whole_lease,
     },
 ];
