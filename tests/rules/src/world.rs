@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use dlock_testkit::{Events, ReplicationStream, Server};
+use dlock_testkit::{Events, ReplicationStream, Server, wait_for};
 use redis_dlock_client::testing::TestServer;
 
 use crate::script::Real;
@@ -101,7 +101,7 @@ impl World for OverTheWire {
             Real::StartReplica(line) => self.replica = Some(self.server.replica_with(line)),
             Real::StopReplica => self.replica().stop(),
             Real::ResumeReplica => self.replica().resume(),
-            Real::Sync => self.server.client().sync(),
+            Real::Sync => self.sync(),
             Real::Watch => {
                 let classes = "CONFIG SET notify-keyspace-events Eg$d";
                 self.server.client().ok(classes);
@@ -120,6 +120,16 @@ impl World for OverTheWire {
 }
 
 impl OverTheWire {
+    /// Waits until the replica has applied all that was written before. WAIT is about what its own client has written.
+    fn sync(&self) {
+        let offset =
+            |server: &Server, field: &str| -> u64 { server.client().server_number("replication", field) };
+        let written = offset(&self.server, "master_repl_offset");
+        wait_for("the replica to follow", || {
+            offset(self.replica(), "slave_repl_offset") >= written
+        });
+    }
+
     fn replica(&self) -> &Server {
         self.replica.as_ref().expect("a rule starts it first")
     }
