@@ -37,10 +37,10 @@ class LoopTest {
     @Test
     void timers_run_in_the_order_of_their_times() {
         loop.execute(() -> {
-            after(60, 3);
-            after(20, 1);
-            after(40, 2);
-            after(60, 4);
+            after(600, 3);
+            after(200, 1);
+            after(400, 2);
+            after(600, 4);
         });
         until("all have run", () -> ran.size() == 4);
         assertEquals(List.of(1, 2, 3, 4), ran);
