@@ -12,9 +12,7 @@
 // - `oneOf` chooses when its value is first read. Quint chooses before, so an action would be played once for every value
 //   that it never reads. Nor is a value tried again if what follows is disabled.
 //
-// A page may have a step with fewer choices for this, `everyStep`, and a `view`: states with the same view are the same. If
-// it has a `calmStep`, without faults, then such steps must lead from every state to one that `isSettled`: whatever has
-// happened, what waits does not wait for ever.
+// A page may have a step with fewer choices for this, `everyStep`, and a `view`: states with the same view are the same.
 const fs = require('fs')
 const crypto = require('crypto')
 const [quint, page, depth, instance = `${page}Rules`] = process.argv.slice(2)
@@ -109,8 +107,6 @@ class Page {
     this.init = compile('init')
     this.step = compile(has('action everyStep') ? 'everyStep' : 'step')
     this.view = has('val view') && compile('view')
-    this.calmStep = has('action calmStep') && compile('calmStep')
-    this.isSettled = this.calmStep && compile('isSettled')
     this.invariants = names(/(?<=^ {2}\/\/\/ .*\n) {2}val (\w+)/gm).map(name => [name, compile(name)])
   }
 
@@ -163,48 +159,17 @@ class Page {
     return false
   }
 
-  /** Whether calm steps lead from this state to one that is settled. `settling`: the keys of states from which they do. */
-  settles(settling) {
-    const seen = new Map([[this.key, undefined]])
-    let level = [this.state]
-    const isReached = () => settling.has(this.key) || this.value(this.isSettled).toBool()
-    const succeeds = from => {
-      for (let key = from; key !== undefined; key = seen.get(key)) settling.add(key)
-      return true
-    }
-    if (isReached()) return succeeds(this.key)
-    while (level.length > 0) {
-      const next = []
-      for (const state of level) {
-        this.state = state
-        const from = this.key
-        const visit = () => {
-          const key = this.key
-          if (seen.has(key)) return false
-          seen.set(key, from)
-          next.push(this.state)
-          return isReached() && succeeds(key)
-        }
-        if (this.eachAfter(state, this.calmStep, visit)) return true
-      }
-      level = next
-    }
-    return false
-  }
-
-  /** The steps to a state, each with the variables that it changes. */
+  /** The first state and the steps to another one, each with the variables that it changes. */
   describe(node) {
     const scripts = []
-    for (let at = node; at.parent; at = at.parent) scripts.unshift(at.script)
-    script = []
-    this.play(this.init)
-    let before = this.state
+    for (let at = node; at; at = at.parent) scripts.unshift(at.script)
+    let before
     for (const [i, choices] of scripts.entries()) {
       script = choices.map(choice => ({ choice, of: choice + 1 }))
-      this.play(this.step)
-      console.log(`step ${i + 1}:`)
+      this.play(i === 0 ? this.init : this.step)
+      console.log(`step ${i}:`)
       this.registers.forEach(({ name, value }, j) => {
-        if (text(value.value) !== text(before[j].value))
+        if (text(value.value) !== (before && text(before[j].value)))
           console.log(`  ${name.split('::').pop()}: ${text(value.value)}`)
       })
       before = this.state
@@ -212,19 +177,17 @@ class Page {
   }
 }
 
-/** All states, a step further at a time, until an invariant is violated. */
+/** All states, a step further at a time, until an invariant is violated. The first step is `init`. */
 function check(page) {
-  const found = { states: 1, steps: 0, depth: 0, deadlocks: 0 }
-  page.play(page.init)
-  const seen = new Set([page.key])
-  const settling = new Set()
-  let level = [{ state: page.state, node: {} }]
+  const found = { states: 0, steps: 0, depth: -1, deadlocks: 0 }
+  const seen = new Set()
+  let level = [{ state: page.state }]
   while (level.length > 0 && found.depth < depth) {
     found.depth += 1
     const next = []
     for (const { state, node } of level) {
       let isEnabled = false
-      const isViolated = page.eachAfter(state, page.step, () => {
+      const isViolated = page.eachAfter(state, found.depth === 0 ? page.init : page.step, () => {
         isEnabled = true
         found.steps += 1
         const reached = { parent: node, script: script.map(({ choice }) => choice) }
@@ -241,10 +204,6 @@ function check(page) {
       })
       if (isViolated) return found
       if (!isEnabled) found.deadlocks += 1
-    }
-    for (const { state, node } of page.calmStep ? next : []) {
-      page.state = state
-      if (!page.settles(settling)) return { ...found, node, violated: 'isSettled' }
     }
     level = next
   }

@@ -1,12 +1,12 @@
 // Simulates the modules of a page of the specification, one after the other in one process: Quint takes seconds to
 // start and to check the types of a page.
 //
-//   node simulate.js QUINT PAGE FILTER             the modules of bugs/PAGE.qnt whose names contain FILTER
-//   node simulate.js QUINT PAGE --traces FOLDER N  writes N runs of the page
+//   node simulate.js QUINT PAGE FILTER [FOLDER N]
 //
-// QUINT: the installed package.
+// QUINT: the installed package. FILTER: only the modules of bugs/PAGE.qnt whose names contain it. N runs of the page are
+// written to FOLDER.
 const fs = require('fs')
-const [quint, page, ...options] = process.argv.slice(2)
+const [quint, page, filter, folder, runs] = process.argv.slice(2)
 const { load, parse, typecheck, runSimulator } = require(`${quint}/dist/src/cliCommands`)
 
 const input = `bugs/${page}.qnt`
@@ -35,13 +35,11 @@ async function main() {
     return runSimulator({ ...checked.value, args: { ...defaults, ...changes } })
   }
 
-  if (options[0] === '--traces') {
-    const [, folder, runs] = options
+  if (folder) {
     const outItf = `${folder}/${page}-{seq}.itf.json`
     await simulate(`${page}Rules`, { maxSamples: +runs, nTraces: +runs, outItf })
-    return
   }
-  for (const module of names(input, /^module (\w+)/gm).filter(name => name.includes(options[0] ?? ''))) {
+  for (const module of names(input, /^module (\w+)/gm).filter(name => name.includes(filter))) {
     const isBug = module !== `${page}Rules`
     const checks = isBug ? [invariantOf(module)] : invariants
     const result = await simulate(module, { invariants: checks, maxSamples: isBug ? RUNS_TO_VIOLATION : RUNS })

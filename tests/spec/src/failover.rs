@@ -8,6 +8,8 @@ use crate::trace::{Data, Difference, Trace, ask};
 
 const TICK_MS: u64 = 1_000;
 const TICK_MICROS: i64 = 1_000_000;
+/// Of the specification. Each has a client.
+const OWNERS: [&str; 2] = ["a", "b"];
 
 /// What happens in a step.
 #[derive(Clone, Debug)]
@@ -28,10 +30,12 @@ pub struct Step {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
     pub reply: Reply,
-    pub primary: Option<Holder>,
-    pub replica: Option<Holder>,
+    /// The owners that waited and are granted the lock, with their replies.
+    pub told: Vec<(String, Reply)>,
+    pub primary: Lock,
+    pub replica: Lock,
     /// `None`: there is none.
-    pub old: Option<Option<Holder>>,
+    pub old: Option<Lock>,
     /// How many changes the replica lacks.
     pub behind: usize,
 }
@@ -40,10 +44,18 @@ pub struct Seen {
 pub enum Reply {
     Granted { fence: i64, lease: i64 },
     NotGranted,
+    Waits,
     Released,
     Lease(i64),
     Error(String),
     NoReply,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lock {
+    pub holder: Option<Holder>,
+    /// The owners that wait, oldest first.
+    pub queue: Vec<String>,
 }
 
 /// A holder whose lease has not ended.
@@ -54,14 +66,19 @@ pub struct Holder {
     pub until: i64,
 }
 
-/// Replays a trace. `code` does a step, and is told the fence of a grant in the specification.
+/// Replays a trace. `code` does a step, and is told the fence in the specification of the lock that it grants.
 pub fn replay(trace: &Trace, mut code: impl FnMut(&Step, Option<i64>) -> Seen) -> Result<(), Difference> {
     trace.replay(|state| {
         let specified = Seen::specified(state);
-        let granted = match specified.reply {
-            Reply::Granted { fence, .. } => Some(fence),
+        let mut replies = specified
+            .told
+            .iter()
+            .map(|(_, reply)| reply)
+            .chain(std::iter::once(&specified.reply));
+        let granted = replies.find_map(|reply| match reply {
+            Reply::Granted { fence, .. } => Some(*fence),
             _ => None,
-        };
+        });
         (code(&Step::of(state), granted), specified)
     })
 }
@@ -95,11 +112,19 @@ impl Seen {
                 until,
             })
         };
+        let owner = |it: Data<'_>| it.get("owner").text().to_owned();
+        let lock = |server: Data<'_>| Lock {
+            holder: holder(server),
+            queue: server.get("queue").list().map(owner).collect(),
+        };
+        let outcome = state.var("last").get("outcome");
+        let told = outcome.get("told").list();
         Self {
-            reply: Reply::specified(state.var("last").get("reply")),
-            primary: holder(state.var("primary")),
-            replica: holder(state.var("replica")),
-            old: state.var("old").list().next().map(holder),
+            reply: Reply::specified(outcome.get("reply")),
+            told: told.map(|grant| (owner(grant), Reply::granted(grant))).collect(),
+            primary: lock(state.var("primary")),
+            replica: lock(state.var("replica")),
+            old: state.var("old").list().next().map(lock),
             behind: state.var("stream").list().count(),
         }
     }
@@ -109,16 +134,21 @@ impl Reply {
     fn specified(reply: Data<'_>) -> Self {
         let (tag, value) = reply.variant();
         match tag {
-            "Granted" => Self::Granted {
-                fence: value.get("fence").int(),
-                lease: value.get("lease").int(),
-            },
+            "Granted" => Self::granted(value),
             "NotGranted" => Self::NotGranted,
+            "Waits" => Self::Waits,
             "Released" => Self::Released,
             "Lease" => Self::Lease(value.int()),
             "Error" => Self::Error(value.text().to_owned()),
             "NoReply" => Self::NoReply,
             _ => panic!("an unknown reply: {tag}"),
+        }
+    }
+
+    fn granted(grant: Data<'_>) -> Self {
+        Self::Granted {
+            fence: grant.get("fence").int(),
+            lease: grant.get("lease").int(),
         }
     }
 }
@@ -137,7 +167,7 @@ pub struct Cores {
 impl Cores {
     pub fn new(grace_ticks: u64) -> Self {
         let mut primary = Server::with(&["lock"]);
-        primary.set_policy(|policy| policy.is_quorum = false);
+        set_policy(&mut primary);
         // The replica knows a fence: otherwise a promotion in the millisecond of the start repeats the first ones.
         for command in ["ACQUIRE before 1000", "RELEASE before"] {
             ask(&mut primary, 0, command);
@@ -155,7 +185,7 @@ impl Cores {
 
     fn replica_of(primary: &Server) -> Server {
         let mut replica = Server::load(&primary.save(), primary.now(), ORIGIN);
-        replica.set_policy(|policy| policy.is_quorum = false);
+        set_policy(&mut replica);
         replica
     }
 
@@ -169,11 +199,14 @@ impl Cores {
             server.set_now(step.now * TICK_MICROS);
         }
         let reply = self.perform(step, granted);
+        let told = self.server(step).take_replies().into_iter();
+        let told = told.map(|(client, reply)| (OWNERS[client].to_owned(), self.reply(reply, granted)));
         Seen {
             reply,
-            primary: self.holder(&self.primary),
-            replica: self.holder(&self.replica),
-            old: self.old.as_ref().map(|old| self.holder(old)),
+            told: told.collect(),
+            primary: self.lock(&self.primary),
+            replica: self.lock(&self.replica),
+            old: self.old.as_ref().map(|old| self.lock(old)),
             behind: self.stream.len(),
         }
     }
@@ -187,6 +220,7 @@ impl Cores {
         let lease_ms = step.lease as u64 * TICK_MS;
         let command = match &*step.name {
             "acquire" => format!("ACQUIRE {owner} {lease_ms}"),
+            "wait" => format!("ACQUIRE {owner} {lease_ms} BLOCK 0"),
             "extend" => format!("EXTEND {owner} {lease_ms}{fence}"),
             "release" => format!("RELEASE {owner}{fence} ALL"),
             "replicate" => {
@@ -203,19 +237,33 @@ impl Cores {
                 self.stream.clear();
                 return Reply::NoReply;
             }
+            "timer" => {
+                self.server(step).on_timer(0);
+                self.send(step);
+                return Reply::NoReply;
+            }
             "tick" => return Reply::NoReply,
             other => panic!("an unknown action: {other}"),
         };
-        let server = match &mut self.old {
+        let client = OWNERS.iter().position(|owner| *owner == step.owner);
+        let reply = ask(self.server(step), client.expect("an owner"), &command);
+        self.send(step);
+        reply.map_or(Reply::Waits, |reply| self.reply(reply, granted))
+    }
+
+    /// The server that this step is about.
+    fn server(&mut self, step: &Step) -> &mut Server {
+        match &mut self.old {
             Some(old) if step.is_old => old,
             _ => &mut self.primary,
-        };
-        let reply = ask(server, 0, &command).expect("nobody waits");
-        let sent = server.take_sent().into_iter().map(|sent| sent.command);
+        }
+    }
+
+    fn send(&mut self, step: &Step) {
+        let sent = self.server(step).take_sent().into_iter().map(|sent| sent.command);
         if !step.is_old {
             self.stream.extend(sent);
         }
-        self.reply(reply, granted)
     }
 
     fn reply(&mut self, reply: testing::Reply, specified: Option<i64>) -> Reply {
@@ -244,13 +292,29 @@ impl Cores {
         fences.find(|(_, own)| **own == fence).map(|(number, _)| *number)
     }
 
-    fn holder(&self, server: &Server) -> Option<Holder> {
+    fn lock(&self, server: &Server) -> Lock {
         let view = server.view(0);
-        let holder = view.holders.first()?;
-        Some(Holder {
-            owner: String::from_utf8_lossy(holder.owner).into_owned(),
+        let text = |owner: &[u8]| String::from_utf8_lossy(owner).into_owned();
+        let holder = view.holders.first().map(|holder| Holder {
+            owner: text(holder.owner),
             fence: self.number(holder.fence).unwrap_or_default(),
             until: server.lease_ends(0)[0] / TICK_MICROS,
-        })
+        });
+        Lock {
+            holder,
+            queue: view
+                .queue
+                .iter()
+                .map(|waiter| text(waiter.request.owner))
+                .collect(),
+        }
     }
+}
+
+fn set_policy(server: &mut Server) {
+    server.set_policy(|policy| {
+        policy.is_quorum = false;
+        // A holder waits for its own lock in a grace period.
+        policy.detect_deadlocks = false;
+    });
 }

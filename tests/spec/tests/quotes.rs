@@ -54,5 +54,5 @@ fn invariants_quote_guarantees_and_have_bugs() {
             }
         }
     }
-    assert_eq!(invariants, 32);
+    assert_eq!(invariants, 34);
 }

@@ -159,7 +159,16 @@ fn lock_that_shortens_leases_is_found_out() {
 
 #[test]
 fn cores_do_what_the_specification_of_failover_does() {
-    let actions = ["acquire", "release", "extend", "replicate", "failover", "tick"];
+    let actions = [
+        "acquire",
+        "wait",
+        "release",
+        "extend",
+        "timer",
+        "replicate",
+        "failover",
+        "tick",
+    ];
     assert_covers("failover", &traces("failover"), &actions);
     assert_agree("failover", |trace| {
         let mut cores = Cores::new(GRACE_TICKS);

@@ -9,7 +9,7 @@ use std::thread;
 
 use dlock_conformance::run::run_level;
 use dlock_conformance::scenario::{Fields, Level};
-use dlock_conformance::world::is_synchronous;
+use dlock_conformance::setting::is_synchronous;
 use dlock_testkit::client_libraries::{copy_files, ours};
 use dlock_testkit::skip;
 use serde_json::Value;
