@@ -2,7 +2,7 @@
 //!
 //! Libraries are measured as they ship, by `bench/peers`.
 
-use redis::Value;
+use redis::{Value, from_redis_value_ref};
 
 use crate::error::Result;
 use crate::results::DLOCK;
@@ -57,11 +57,14 @@ pub fn short_names(number: usize) -> Names {
     }
 }
 
-/// All that the server has. Loads the scripts.
-pub fn all(connection: &mut Connection) -> Result<Vec<Lock>> {
+/// How many locks are compared.
+pub const COUNT: usize = 5;
+
+/// Loads the scripts.
+pub fn all(connection: &mut Connection) -> Result<[Lock; COUNT]> {
     let mut load = |script| connection.ask::<String>(&["SCRIPT", "LOAD", script]);
     let (delete, renew) = (load(DELETE_IF_OWNER)?, load(SET_OR_RENEW)?);
-    let mut locks = vec![
+    Ok([
         dlock(),
         set_and_del(),
         Lock {
@@ -79,16 +82,7 @@ pub fn all(connection: &mut Connection) -> Result<Vec<Lock>> {
             acquire: Command::new(&["EVALSHA", &renew, "1", "{key}", "{owner}", LEASE]),
             release: Command::new(&["EVALSHA", &delete, "1", "{key}", "{owner}"]),
         },
-    ];
-    // In Valkey since 9.0.
-    if connection.ask::<Vec<Option<Vec<Value>>>>(&["COMMAND", "INFO", "DELIFEQ"])? != [None] {
-        locks.push(Lock {
-            name: "SET NX PX + DELIFEQ",
-            release: Command::new(&["DELIFEQ", "{key}", "{owner}"]),
-            ..set_and_del()
-        });
-    }
-    Ok(locks)
+    ])
 }
 
 pub fn dlock() -> Lock {
@@ -170,16 +164,7 @@ pub fn expect_done(reply: &Value) -> Result<()> {
 
 /// The fence of a grant.
 pub fn fence_of(reply: &Value) -> Result<i64> {
-    match reply {
-        Value::Array(grant) => match grant[..] {
-            [
-                Value::Int(fence @ 1..),
-                Value::Int(1),
-                Value::Int(1..),
-                Value::Int(0..),
-            ] => Ok(fence),
-            _ => Err(format!("unexpected reply: {reply:?}").into()),
-        },
-        _ => Err(format!("not granted: {reply:?}").into()),
-    }
+    let grant: std::result::Result<(i64, i64, i64, i64), _> = from_redis_value_ref(reply);
+    let (fence, ..) = grant.map_err(|_| format!("not granted: {reply:?}"))?;
+    Ok(fence)
 }

@@ -60,6 +60,11 @@ impl Failure {
         }
     }
 
+    /// The operating system does not do something.
+    pub fn os(action: &str, error: &io::Error) -> Self {
+        Self::new(Code::OsError, format!("cannot {action}: {error}"))
+    }
+
     pub fn usage(message: impl Into<String>) -> Self {
         Self::new(Code::Usage, message)
     }

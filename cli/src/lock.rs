@@ -1,12 +1,12 @@
 //! DLOCK.INFO replies, and their JSON form.
 
-use crate::text::to_hex;
 use redis::{Cmd, cmd};
 use redis_dlock_client::{HolderInfo, LockInfo, WaiterInfo};
 use serde_json::{Value, json};
 
 use crate::exit::Failure;
 use crate::server::Node;
+use crate::text::{to_hex, truncate_middle};
 
 /// A lock and its name.
 #[derive(Clone, Debug)]
@@ -48,6 +48,19 @@ impl NamedLock {
         match &self.info {
             Some(info) if !info.holders.is_empty() => kind(info.limit),
             _ => String::new(),
+        }
+    }
+
+    /// The first holder by this name, shortened to a width, and how many others there are: `alice +2`, or `-`.
+    pub fn held_by(&self, name: fn(&[u8]) -> String, width: usize) -> String {
+        let shortened = |holder: &HolderInfo| {
+            let name = name(holder.owner.as_bytes());
+            truncate_middle(&name, width).into_owned()
+        };
+        match self.holders() {
+            [] => "-".to_owned(),
+            [one] => shortened(one),
+            [first, others @ ..] => format!("{} +{}", shortened(first), others.len()),
         }
     }
 

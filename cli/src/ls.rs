@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
 
+use redis_dlock_client::HolderInfo;
 use serde_json::Value;
 
 use crate::args::LsArgs;
@@ -91,24 +92,17 @@ fn table(locks: &[NamedLock], name_width: usize) -> Table {
     ]);
     for lock in locks {
         let name = truncate_middle(&display_name(&lock.name), name_width).into_owned();
-        let mut cells = vec![name, lock.kind()];
-        match lock.holders() {
-            [] => cells.extend(["-", "", "", ""].map(str::to_owned)),
-            [first, others @ ..] => {
-                let more = if others.is_empty() {
-                    String::new()
-                } else {
-                    format!(" +{}", others.len())
-                };
-                let owner = display_name(first.owner.as_bytes());
-                cells.push(truncate_middle(&owner, name_width).into_owned() + &more);
-                cells.push(first.fence.to_string());
-                cells.push(duration::format(first.held));
-                cells.push(duration::format(first.lease));
-            }
-        }
-        cells.push(lock.waiting().to_string());
-        table.row(cells);
+        let first = lock.holders().first();
+        let of_first = |text: fn(&HolderInfo) -> String| first.map(text).unwrap_or_default();
+        table.row(vec![
+            name,
+            lock.kind(),
+            lock.held_by(display_name, name_width),
+            of_first(|first| first.fence.to_string()),
+            of_first(|first| duration::format(first.held)),
+            of_first(|first| duration::format(first.lease)),
+            lock.waiting().to_string(),
+        ]);
     }
     table
 }

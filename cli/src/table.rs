@@ -28,19 +28,23 @@ impl Table {
     }
 
     pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+        for (n, line) in self.lines().iter().enumerate() {
+            match n {
+                0 => writeln!(out, "{}", paint(BOLD, line))?,
+                _ => writeln!(out, "{line}")?,
+            }
+        }
+        Ok(())
+    }
+
+    /// That of the titles comes first.
+    pub fn lines(&self) -> Vec<String> {
         let widest = |column| {
             let cells = self.rows.iter().filter_map(|row| row.get(column));
             cells.map(|cell: &String| cell.width()).max().unwrap_or(0)
         };
         let widths: Vec<usize> = (0..self.header.len()).map(widest).collect();
-        for (n, row) in self.rows.iter().enumerate() {
-            let line = self.line(row, &widths);
-            match n {
-                0 => writeln!(out, "{}", paint(BOLD, &line))?,
-                _ => writeln!(out, "{line}")?,
-            }
-        }
-        Ok(())
+        self.rows.iter().map(|row| self.line(row, &widths)).collect()
     }
 
     fn line(&self, cells: &[String], widths: &[usize]) -> String {

@@ -47,7 +47,6 @@ enum Step {
     /// The hold on a server was lost, or the server may be asked again.
     AskAgain(usize),
     InDoorway(Result<client::Guard, client::Error>),
-    DoorwayLeft,
     PatienceOver,
     /// Whether somebody holds a majority.
     LookedAround(bool),
@@ -394,7 +393,6 @@ impl Round {
                 self.acquisition.on(Input::Lost(server))
             }
             Step::InDoorway(Ok(doorway)) => self.on_doorway(doorway),
-            Step::DoorwayLeft => vec![],
             Step::InDoorway(Err(error)) => {
                 if let Some((first, _)) = self.doorway.take() {
                     match error.is_transient() {
@@ -474,16 +472,15 @@ impl Round {
     /// Asks all servers, and leaves when that is sent.
     fn on_doorway(&mut self, doorway: client::Guard) -> Vec<Output> {
         self.doorway = None;
-        let outputs = self.acquisition.on(Input::InDoorway(doorway.fence()));
-        self.push(async move {
+        let fence = doorway.fence();
+        self.servers.thread.runtime.spawn(async move {
             // In the first one the requests are handed to the connections, which send them in the next ones.
             for _ in 0..TURNS {
                 tokio::task::yield_now().await;
             }
             drop(doorway);
-            Step::DoorwayLeft
         });
-        outputs
+        self.acquisition.on(Input::InDoorway(fence))
     }
 
     fn on_health(&mut self) {

@@ -9,13 +9,10 @@ use crate::error::Result;
 use crate::locks::LEASE;
 use crate::results::{DLOCK, Results, Round};
 use crate::scale::Scale;
-use crate::server::{SETTINGS, Server};
+use crate::server::Server;
 use crate::stats::{Times, fairness};
 
-/// Clients, and how long each holds the lock, in milliseconds.
-const CASES: [(usize, u64); 7] = [(2, 1), (4, 1), (16, 1), (64, 1), (256, 1), (64, 0), (64, 10)];
-/// The case that is measured in all settings.
-const TYPICAL: (usize, u64) = (64, 1);
+const CLIENTS: [usize; 5] = [2, 4, 16, 64, 256];
 
 /// Time to start the threads: fixed, and per thread.
 const START_DELAY: Duration = Duration::from_millis(20);
@@ -46,18 +43,14 @@ pub struct Log {
 
 pub fn measure(scale: &Scale, results: &mut Results) -> Result<()> {
     for round in 0..scale.rounds(3) {
-        for setting in SETTINGS {
-            let is_measured = |case: &&_| setting.0 == "none" || **case == TYPICAL;
-            for (clients, section_ms) in CASES.iter().filter(is_measured) {
-                let window = Window {
-                    section: Duration::from_millis(*section_ms),
-                    warm_up: scale.window() / 10,
-                    duration: scale.window(),
-                };
-                let case = format!("{}, {section_ms} ms", setting.0);
-                let row = results.round(&case, DLOCK, round).clients(*clients);
-                one_round(&Server::in_setting(setting)?, *clients, window, row)?;
-            }
+        for clients in CLIENTS {
+            let window = Window {
+                section: Duration::from_millis(1),
+                warm_up: scale.window() / 10,
+                duration: scale.window(),
+            };
+            let row = results.round("none, 1 ms", DLOCK, round).clients(clients);
+            one_round(&Server::start()?, clients, window, row)?;
         }
     }
     Ok(())

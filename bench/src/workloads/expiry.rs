@@ -1,19 +1,15 @@
-//! Leases that expire: the next grant after a holder's crash, and the latency of other clients while a million expire.
+//! Leases that expire: the latency of other clients while a million do.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::lock_owner::LockOwner;
 use crate::error::Result;
-use crate::locks::{BATCH, LEASE, expect_done, short_names};
+use crate::locks::{BATCH, expect_done, short_names};
 use crate::results::{DLOCK, Results};
 use crate::scale::Scale;
 use crate::server::Server;
 use crate::stats::{Times, ms};
 use crate::wire::{Connection, encode};
-
-const CRASHED_LEASE: Duration = Duration::from_millis(150);
-const CRASHES: usize = 15;
 
 /// Leases that expire at once.
 const MANY: [(&str, usize); 2] = [
@@ -31,54 +27,25 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 
 pub fn measure(scale: &Scale, results: &mut Results) -> Result<()> {
     let server = Server::start()?;
-    for round in 0..scale.rounds(CRASHES) {
-        let until_granted = ms(crash(&server, &format!("crashed:{round}"))?);
-        results.round("a holder crashes", DLOCK, round).add(
-            "lease expiry to next grant",
-            "ms",
-            until_granted,
-        );
-    }
     for (setting, count) in MANY {
         let count = scale.count(count);
         for round in 0..scale.rounds(3) {
-            let (sweep, idle, deletion) = expire(&server, count)?;
+            let (sweep, deletion) = expire(&server, count)?;
             let mut row = results.round(setting, DLOCK, round);
             row.add("PING max", "ms", sweep.ms(100.0))
-                .add("PING max, idle server", "ms", idle.ms(100.0));
-            row.add("PING p99.9", "ms", sweep.ms(99.9))
                 .add("all keys deleted", "ms", ms(deletion));
         }
     }
     Ok(())
 }
 
-/// The lease began slightly after the request, so this is an upper bound.
-fn crash(server: &Server, key: &str) -> Result<Duration> {
-    let mut holder = LockOwner::new(server, key, "alice", &CRASHED_LEASE.as_millis().to_string())?;
-    let mut waiter = LockOwner::new(server, key, "bob", LEASE)?;
-    let requested = Instant::now();
-    holder.ask()?;
-    holder.granted()?;
-    waiter.ask()?;
-    waiter.granted()?;
-    let waited = requested.elapsed();
-    waiter.send_release()?;
-    waiter.released()?;
-    Ok(waited.saturating_sub(CRASHED_LEASE))
-}
-
-/// Round trips while leases expire, and for as long on the idle server. And from the last expiry until all keys are gone.
-fn expire(server: &Server, count: usize) -> Result<(Times, Times, Duration)> {
+/// Round trips while leases expire, and the time from the last expiry until all keys are gone.
+fn expire(server: &Server, count: usize) -> Result<(Times, Duration)> {
     let (first_end, last_end) = acquire_all(&mut server.connect()?, count)?;
     let probes = &mut server.connect()?;
     thread::sleep(first_end.saturating_duration_since(Instant::now()));
-    let start = Instant::now();
-    let sweep = probe(probes, |keys| keys == Some(0))?;
-    let (deletion, duration) = (last_end.elapsed(), start.elapsed());
-    let start = Instant::now();
-    let idle = probe(probes, |_| start.elapsed() >= duration)?;
-    Ok((sweep, idle, deletion))
+    let sweep = probe_until_no_keys(probes)?;
+    Ok((sweep, last_end.elapsed()))
 }
 
 /// Leases that end together. Returns the earliest and the latest possible end: a lease begins between the request and
@@ -109,21 +76,19 @@ fn acquire_all(connection: &mut Connection, count: usize) -> Result<(Instant, In
     Ok((first_end, last_end))
 }
 
-/// Until `is_done`, which gets the number of keys whenever it is known.
-///
 /// One request at a time: a stall of 5 ms is one slow round trip, however many requests it delayed.
-fn probe(connection: &mut Connection, is_done: impl Fn(Option<u64>) -> bool) -> Result<Times> {
+fn probe_until_no_keys(connection: &mut Connection) -> Result<Times> {
     let (mut times, begin) = (Times::new()?, Instant::now());
     for probe in 0_usize.. {
         let start = Instant::now();
-        let keys = if probe.is_multiple_of(DBSIZE_EVERY) {
-            Some(connection.ask(&["DBSIZE"])?)
+        let is_done = if probe.is_multiple_of(DBSIZE_EVERY) {
+            connection.ask::<u64>(&["DBSIZE"])? == 0
         } else {
             connection.call(&["PING"])?;
-            None
+            false
         };
         times.record(start.elapsed())?;
-        if is_done(keys) {
+        if is_done {
             break;
         }
         if begin.elapsed() > TIMEOUT {

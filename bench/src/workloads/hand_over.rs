@@ -12,7 +12,7 @@ use crate::locks::{LEASE, fence_of};
 use crate::machine::PinnedCores;
 use crate::results::{DLOCK, Results};
 use crate::scale::Scale;
-use crate::server::{SETTINGS, Server};
+use crate::server::Server;
 use crate::stats::Times;
 use crate::wire::{Connection, command};
 
@@ -24,22 +24,13 @@ const IDLES: [u64; 5] = [0, 200, 1_000, 2_000, 10_000];
 
 pub fn measure(scale: &Scale, results: &mut Results) -> Result<()> {
     for round in 0..scale.rounds(3) {
-        for setting in SETTINGS {
-            // With a log, an fsync is what is waited for.
-            let idles = if setting.0 == "none" {
-                &IDLES[..]
-            } else {
-                &IDLES[..1]
-            };
-            for idle in idles {
-                let [locks, items] =
-                    one_round(scale, &Server::in_setting(setting)?, Duration::from_micros(*idle))?;
-                let case = format!("{}, after {} ms idle", setting.0, *idle as f64 / 1e3);
-                for (name, times) in [(DLOCK, locks), (BLPOP, items)] {
-                    let mut row = results.round(&case, name, round);
-                    row.add("p50", "us", times.us(50.0))
-                        .add("p99", "us", times.us(99.0));
-                }
+        for idle in IDLES {
+            let [locks, items] = one_round(scale, &Server::start()?, Duration::from_micros(idle))?;
+            let case = format!("none, after {} ms idle", idle as f64 / 1e3);
+            for (name, times) in [(DLOCK, locks), (BLPOP, items)] {
+                let mut row = results.round(&case, name, round);
+                row.add("p50", "us", times.us(50.0))
+                    .add("p99", "us", times.us(99.0));
             }
         }
     }

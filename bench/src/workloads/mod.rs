@@ -29,11 +29,7 @@ pub struct Workload {
 /// In the order in which they run. `client` measures what this process grows by, so it is the first.
 pub const WORKLOADS: [Workload; 14] = [
     workload("client", "the Rust client", client::measure),
-    workload(
-        "pair",
-        "an uncontended lock: server CPU, latency, bytes logged",
-        pair::measure,
-    ),
+    workload("pair", "an uncontended lock: server CPU, latency", pair::measure),
     workload("guard", "a fenced write", guard::measure),
     workload("memory", "memory and snapshots of held locks", memory::measure),
     workload(
@@ -51,7 +47,7 @@ pub const WORKLOADS: [Workload; 14] = [
         "2 to 256 clients that contend for a lock",
         contention::measure,
     ),
-    workload("expiry", "leases that expire, one and a million", expiry::measure),
+    workload("expiry", "a million leases that expire", expiry::measure),
     workload("inboxes", "waiting without a connection", inboxes::measure),
     workload("stalls", "the worst that one request can cost", stalls::measure),
     workload(

@@ -1,5 +1,4 @@
-//! An uncontended lock: the server's CPU, the latency for a client that waits for each reply, and the bytes that go to
-//! the log or to a replica.
+//! An uncontended lock: the server's CPU, and the latency for a client that waits for each reply.
 
 use std::time::Instant;
 
@@ -42,26 +41,15 @@ pub fn measure(scale: &Scale, results: &mut Results) -> Result<()> {
                 instance.connection.call(&["FLUSHALL", "SYNC"])?;
             }
             let held = held(&mut instances, locks)?;
-            let logged = instances
-                .iter_mut()
-                .map(logged_bytes)
-                .collect::<Result<Vec<_>>>()?;
             let pair = cpu_us(
                 &mut instances,
                 locks,
                 &[|lock| &lock.acquire, |lock| &lock.release],
             )?;
-            for (turn, instance) in instances.iter_mut().enumerate() {
+            for (turn, instance) in instances.iter().enumerate() {
                 let mut row = results.round(setting.0, instance.lock.name, round);
                 row.add("CPU, held", "us", held[turn])
                     .add("CPU, pair", "us", pair[turn]);
-                if setting.0 != "none" {
-                    row.add(
-                        "logged",
-                        "bytes",
-                        (logged_bytes(instance)? - logged[turn]) / locks as f64,
-                    );
-                }
             }
             one_at_a_time(scale, setting.0, round, &mut instances, results)?;
         }
@@ -70,17 +58,17 @@ pub fn measure(scale: &Scale, results: &mut Results) -> Result<()> {
 }
 
 fn start(setting: (&str, &str)) -> Result<Vec<Instance>> {
-    let names = locks::all(&mut Server::start()?.connect()?)?.len();
     let count = if setting.0 == "none" {
-        names
+        locks::COUNT
     } else {
         LOCKS_WITH_LOG
     };
     let start = |index| {
         let server = Server::in_setting(setting)?;
         let mut connection = server.connect()?;
+        let lock = locks::all(&mut connection)?.into_iter().nth(index);
         Ok(Instance {
-            lock: locks::all(&mut connection)?.swap_remove(index),
+            lock: lock.ok_or("no such lock")?,
             connection,
             _server: server,
         })
@@ -115,16 +103,6 @@ fn cpu_us(instances: &mut [Instance], locks: usize, commands: &[fn(&Lock) -> &Co
         .iter()
         .map(|seconds| seconds * 1e6 / locks as f64)
         .collect())
-}
-
-/// Written to the log, or sent to the replica, so far.
-fn logged_bytes(instance: &mut Instance) -> Result<f64> {
-    let connection = &mut instance.connection;
-    let size: Option<f64> = connection.info("persistence", "aof_current_size")?;
-    match size {
-        Some(size) => Ok(size + connection.number("persistence", "aof_buffer_length")?),
-        None => connection.number("replication", "master_repl_offset"),
-    }
 }
 
 /// Each reply is read before the next command is sent.

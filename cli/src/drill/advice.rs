@@ -14,6 +14,9 @@ use crate::duration;
 /// A pause that needs no explanation.
 const SHORT_PAUSE: Duration = Duration::from_secs(1);
 
+const SLOW: &str =
+    "contenders met no other server and no restart: the server or the network was slow or silent";
+
 /// What was found, and how to change it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Advice {
@@ -52,19 +55,11 @@ impl Drill {
     /// All that a phase has shown.
     pub fn advice(&self, phase: &Phase) -> Vec<Advice> {
         let mut advice = Vec::new();
-        advice.extend(self.about(&phase.overlaps, |n| match n {
-            1 => "a lock had two holders at a time".to_owned(),
-            n => format!("locks had two holders at a time, {n} times"),
-        }));
-        advice.extend(self.about(&phase.fences, |n| match n {
-            1 => "a fence did not rise".to_owned(),
-            n => format!("{n} fences did not rise"),
-        }));
+        advice.extend(self.about(&phase.overlaps, "a lock had two holders at a time"));
+        advice.extend(self.about(&phase.fences, "a fence did not rise"));
         if phase.overlaps.is_empty() {
-            advice.extend(self.about(&phase.lost_locks, |n| match n {
-                1 => "a holder was told that it had lost its lock".to_owned(),
-                n => format!("{n} holders were told that they had lost their locks"),
-            }));
+            let lost = "a holder was told that it had lost its lock";
+            advice.extend(self.about(&phase.lost_locks, lost));
         }
         for (violations, what) in [
             (&phase.lost_waiters, "a waiter was never answered"),
@@ -78,9 +73,12 @@ impl Drill {
         advice
     }
 
-    fn about(&self, violations: &[Violation], what: impl Fn(usize) -> String) -> Option<Advice> {
+    fn about(&self, violations: &[Violation], what: &str) -> Option<Advice> {
         let cause = violations.iter().map(|violation| self.cause(violation)).max()?;
-        let finding = what(violations.len());
+        let finding = match violations.len() {
+            1 => what.to_owned(),
+            n => format!("{what}, {n} times"),
+        };
         let server = self.after(violations);
         Some(match cause {
             Cause::None => no_setting(finding),
@@ -210,7 +208,7 @@ impl Drill {
         let (setting, grace) = match event {
             Cause::Restart => ("dlock.startup-grace-ms", "after the start"),
             Cause::Failover | Cause::TwoPrimaries => ("dlock.failover-grace-ms", "after the failover"),
-            Cause::None => return Some(self.unexplained_pause(pause)),
+            Cause::None => return Some(unexplained(paused(pause), SLOW)),
         };
         let (mut settings, mut parts) = (Vec::new(), Vec::new());
         let graces = self.deployment.iter().filter_map(|facts| facts.setting(setting));
@@ -239,32 +237,25 @@ impl Drill {
             remedy: parts.join("; "),
         })
     }
-
-    fn unexplained_pause(&self, pause: Duration) -> Advice {
-        Advice {
-            finding: paused(pause),
-            cause: Cause::None.name(),
-            settings: Vec::new(),
-            remedy:
-                "contenders met no other server and no restart: the server or the network was slow or silent"
-                    .to_owned(),
-        }
-    }
 }
 
 fn paused(pause: Duration) -> String {
     format!("no grants for {}", duration::format(pause))
 }
 
-fn no_setting(finding: String) -> Advice {
+fn unexplained(finding: String, remedy: &str) -> Advice {
     Advice {
         finding,
         cause: Cause::None.name(),
         settings: Vec::new(),
-        remedy: "contenders noticed no restart and no failover: no setting explains it. If nobody broke, renamed or \
-                 restored a lock, report it"
-            .to_owned(),
+        remedy: remedy.to_owned(),
     }
+}
+
+fn no_setting(finding: String) -> Advice {
+    let remedy = "contenders noticed no restart and no failover: no setting explains it. If nobody broke, renamed or \
+                  restored a lock, report it";
+    unexplained(finding, remedy)
 }
 
 /// Whether a server granted or extended in its term after that of another one had begun to grant.

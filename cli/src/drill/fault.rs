@@ -11,7 +11,7 @@ use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use tokio::time::{Instant, sleep};
 
-use crate::exit::{Code, Failure};
+use crate::exit::Failure;
 
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// What is shown of the output, at most.
@@ -30,10 +30,7 @@ pub struct Fault {
 
 /// Runs a command until it exits. Kills it and what it has started at this time.
 pub async fn run(command: &str, until: Instant) -> Result<Fault, Failure> {
-    let os_failure = |error: io::Error| {
-        let message = format!("cannot run {command}: {error}");
-        Failure::new(Code::OsError, message)
-    };
+    let os_failure = |error: io::Error| Failure::os(&format!("run {command}"), &error);
     let from = now();
     let mut output = unnamed_file().map_err(os_failure)?;
     let started = start(command, &output);

@@ -24,7 +24,7 @@ use crate::args::{DrillArgs, ServerArgs};
 use crate::break_lock;
 use crate::doctor::{self, Facts};
 use crate::duration;
-use crate::exit::{Code, Failure};
+use crate::exit::Failure;
 use crate::jobctl::{Signals, exit_code_of};
 use crate::lock::NamedLock;
 use crate::output::eprint_error;
@@ -41,11 +41,11 @@ pub fn drill(args: &DrillArgs, server: &ServerArgs) -> Result<ExitCode, Failure>
     let deployment = doctor::deployment(&target)?;
     check_lease(args.lease, &deployment)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| os_failure("start the runtime", &error))?;
+    let runtime = runtime.map_err(|error| Failure::os("start the runtime", &error))?;
     let drill = runtime.block_on(run(args, &target, deployment))?;
     if let Some(path) = &args.history {
         let written = fs::write(path, export::json(&drill.history));
-        written.map_err(|error| os_failure(&format!("write {}", path.display()), &error))?;
+        written.map_err(|error| Failure::os(&format!("write {}", path.display()), &error))?;
     }
     let phases = drill.phases();
     let report = Report::of(&drill, &phases);
@@ -86,7 +86,7 @@ fn check_lease(lease: Duration, deployment: &[Facts]) -> Result<(), Failure> {
 }
 
 async fn run(args: &DrillArgs, target: &Target, deployment: Vec<Facts>) -> Result<Drill, Failure> {
-    let mut signals = Signals::listen().map_err(|error| os_failure("install signal handlers", &error))?;
+    let mut signals = Signals::listen().map_err(|error| Failure::os("install signal handlers", &error))?;
     let lease_ms = u64::try_from(args.lease.as_millis()).unwrap_or(u64::MAX);
     let plan = Plan::new(lease_ms, args.rate);
     let recorder = Recorder::default();
@@ -132,7 +132,7 @@ async fn run(args: &DrillArgs, target: &Target, deployment: Vec<Facts>) -> Resul
 
 /// Signals would interrupt the reads of threads, which the given function starts.
 fn without_signals<T>(start: impl FnOnce() -> T) -> Result<T, Failure> {
-    let failure = |error: nix::errno::Errno| os_failure("block signals", &error.into());
+    let failure = |error: nix::errno::Errno| Failure::os("block signals", &error.into());
     let before = SigSet::all()
         .thread_swap_mask(SigmaskHow::SIG_BLOCK)
         .map_err(failure)?;
@@ -174,8 +174,4 @@ fn remove(target: &Target, name: &str) -> Result<(), Failure> {
         break_lock::release(&mut node, &lock, holder)?;
     }
     Ok(())
-}
-
-fn os_failure(action: &str, error: &std::io::Error) -> Failure {
-    Failure::new(Code::OsError, format!("cannot {action}: {error}"))
 }

@@ -1,16 +1,12 @@
 //! The command, in a process group of its own, so that signals reach everything it starts.
 
 use std::ffi::{OsStr, OsString};
-use std::io;
 use std::os::unix::process::CommandExt;
-use std::sync::mpsc;
-use std::thread;
 
-use nix::errno::Errno;
 use nix::sys::signal::{Signal, killpg};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::{Pid, getpgrp};
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::signal::unix::{self, SignalKind, signal};
 
 use super::parent_death::{self, cannot_run};
 use super::terminal::{Terminal, has_parent_shell};
@@ -18,7 +14,8 @@ use crate::exit::{Code, Failure};
 
 pub struct Job {
     group: Pid,
-    events: UnboundedReceiver<JobEvent>,
+    /// SIGCHLD: some child has changed its state.
+    changes: unix::Signal,
     terminal: Option<Terminal>,
 }
 
@@ -36,13 +33,9 @@ impl Job {
         let (program, args) = words
             .split_first()
             .ok_or_else(|| Failure::usage("the command is missing"))?;
-        // Started first: without it the command could not be waited for.
-        let (sender, events) = unbounded_channel();
-        let (group_sender, group) = mpsc::channel();
-        thread::Builder::new()
-            .name("dlock-wait".into())
-            .spawn(move || group.recv().map(|group| wait_for_exit(group, &sender)))
-            .map_err(|error| cannot_start_thread(&error))?;
+        // Listened to first: the command may exit at once.
+        let changes =
+            signal(SignalKind::child()).map_err(|error| Failure::os("install signal handlers", &error))?;
         let mut command = parent_death::command(program);
         for (name, value) in env {
             match value {
@@ -57,23 +50,42 @@ impl Job {
             .map_err(|error| cannot_run(program, &error))?;
         // Process ids are i32 in the C API.
         let group = Pid::from_raw(child.id() as i32);
-        // The thread is waiting for it.
-        let _ = group_sender.send(group);
         let terminal = Terminal::open();
         if let Some(terminal) = &terminal {
             terminal.give_to_reader(group);
         }
         Ok(Self {
             group,
-            events,
+            changes,
             terminal,
         })
     }
 
+    /// The next change. Cancel safe.
     pub async fn next_event(&mut self) -> JobEvent {
-        // The channel closes early only if waitid fails.
-        let unknown = JobEvent::Exited(Code::OsError as u8);
-        self.events.recv().await.unwrap_or(unknown)
+        loop {
+            if let Some(event) = self.changed() {
+                return event;
+            }
+            self.changes.recv().await;
+        }
+    }
+
+    /// What has changed since the last call. The process is reaped when the job is dropped.
+    fn changed(&self) -> Option<JobEvent> {
+        let flags = WaitPidFlag::WEXITED | WaitPidFlag::WSTOPPED | WaitPidFlag::WNOHANG;
+        match waitid(Id::Pid(self.group), flags | WaitPidFlag::WNOWAIT) {
+            Ok(WaitStatus::Exited(_, code)) => {
+                Some(JobEvent::Exited(u8::try_from(code & 0xff).unwrap_or_default()))
+            }
+            Ok(WaitStatus::Signaled(_, signal, _)) => Some(JobEvent::Killed(signal)),
+            Ok(WaitStatus::Stopped(_, signal)) => {
+                let _ = waitid(Id::Pid(self.group), WaitPidFlag::WSTOPPED | WaitPidFlag::WNOHANG);
+                Some(JobEvent::Stopped(signal))
+            }
+            Ok(_) => None,
+            Err(_) => Some(JobEvent::Exited(Code::OsError as u8)),
+        }
     }
 
     /// Sends a signal to the process group.
@@ -131,33 +143,4 @@ impl Drop for Job {
         // Reaps the process, which kept the group id reserved.
         let _ = waitid(Id::Pid(self.group), WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG);
     }
-}
-
-/// Reports events until the command has exited. [`Job`] reaps the process when it is dropped.
-fn wait_for_exit(command: Pid, events: &UnboundedSender<JobEvent>) {
-    let flags = WaitPidFlag::WEXITED | WaitPidFlag::WSTOPPED;
-    loop {
-        let event = match waitid(Id::Pid(command), flags | WaitPidFlag::WNOWAIT) {
-            Ok(WaitStatus::Exited(_, code)) => {
-                JobEvent::Exited(u8::try_from(code & 0xff).unwrap_or_default())
-            }
-            Ok(WaitStatus::Signaled(_, signal, _)) => JobEvent::Killed(signal),
-            Ok(WaitStatus::Stopped(_, signal)) => {
-                let _ = waitid(Id::Pid(command), WaitPidFlag::WSTOPPED | WaitPidFlag::WNOHANG);
-                JobEvent::Stopped(signal)
-            }
-            Ok(_) | Err(Errno::EINTR) => continue,
-            Err(_) => return,
-        };
-        if events.send(event).is_err() || !matches!(event, JobEvent::Stopped(_)) {
-            return;
-        }
-    }
-}
-
-fn cannot_start_thread(error: &io::Error) -> Failure {
-    Failure::new(
-        Code::OsError,
-        format!("cannot start a thread: {error}: the command was not run"),
-    )
 }

@@ -13,6 +13,3 @@ pub use parent_death::exec_if_helper;
 pub use signals::Signals;
 pub use stderr_writer::{StderrSender, StderrWriter};
 pub use supervisor::{OnLost, Protection, Rules, Supervisor, exit_code_of};
-
-#[cfg(test)]
-mod tests;

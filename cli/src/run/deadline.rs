@@ -62,7 +62,7 @@ impl Deadline {
         let (sender, connected) = mpsc::channel();
         thread::Builder::new()
             .spawn(move || sender.send(target.lock_server()))
-            .map_err(|error| Failure::new(Code::OsError, format!("cannot start a thread: {error}")))?;
+            .map_err(|error| Failure::os("start a thread", &error))?;
         connected.recv_timeout(self.left()).unwrap_or_else(|_| {
             let what = format!("{names}: no reply");
             let remedy = "is the server running, and not blocked or paused?";

@@ -56,9 +56,9 @@ impl Request<'_> {
         self.args.name.as_bytes()
     }
 
-    /// The timeout of `--wait`.
-    fn timeout(&self) -> Option<Duration> {
-        self.args.wait.map(|_| self.deadline.left())
+    /// What is left of `--wait`. `MAX`: no limit.
+    fn timeout(&self) -> Duration {
+        self.args.wait.map_or(Duration::MAX, |_| self.deadline.left())
     }
 }
 
@@ -73,11 +73,8 @@ impl Locks for Deployment {
 
     async fn acquire(&self, request: &Request<'_>) -> Result<Option<client::Guard>, Failure> {
         let args = request.args;
-        let lock = self.locks.lock(request.name());
-        let mut lock = lock.lease(request.lease).owner(&request.owner);
-        if let Some(timeout) = request.timeout() {
-            lock = lock.timeout(timeout);
-        }
+        let lock = self.locks.lock(request.name()).lease(request.lease);
+        let mut lock = lock.owner(&request.owner).timeout(request.timeout());
         if args.shared {
             lock = lock.shared();
         }
@@ -145,10 +142,8 @@ impl Locks for quorum::Locks {
     type Guard = quorum::Guard;
 
     async fn acquire(&self, request: &Request<'_>) -> Result<Option<quorum::Guard>, Failure> {
-        let mut lock = self.lock(request.name()).lease(request.lease);
-        if let Some(timeout) = request.timeout() {
-            lock = lock.timeout(timeout);
-        }
+        let lock = self.lock(request.name()).lease(request.lease);
+        let mut lock = lock.timeout(request.timeout());
         if request.args.shared {
             lock = lock.shared();
         }

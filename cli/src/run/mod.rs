@@ -19,14 +19,14 @@ use self::acquire::{Acquired, acquire};
 use self::deadline::Deadline;
 use self::lock::{Deployment, Locks, Request};
 use crate::args::{RunArgs, ServerArgs};
-use crate::exit::{Code, Failure};
+use crate::exit::Failure;
 use crate::jobctl::{Job, Rules, Signals, StderrSender, StderrWriter, Supervisor, exit_code_of};
 use crate::server::Target;
 use crate::text::display_name;
 
 pub fn run(args: &RunArgs, server: &ServerArgs) -> Result<ExitCode, Failure> {
     let deadline = Deadline::new(args);
-    let stderr = StderrWriter::start().map_err(|error| os_failure("start a thread", &error))?;
+    let stderr = StderrWriter::start().map_err(|error| Failure::os("start a thread", &error))?;
     let mut request = Request {
         args,
         lease: acquire::lease(args, None)?,
@@ -76,7 +76,7 @@ fn block_on_run(
     stderr: &StderrSender,
 ) -> Result<ExitCode, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| os_failure("start the runtime", &error))?;
+    let runtime = runtime.map_err(|error| Failure::os("start the runtime", &error))?;
     let exit = runtime.block_on(run_under_lock(locks, request, stderr));
     runtime.shutdown_background();
     exit
@@ -88,7 +88,7 @@ async fn run_under_lock<L: Locks>(
     stderr: &StderrSender,
 ) -> Result<ExitCode, Failure> {
     let args = request.args;
-    let mut signals = Signals::listen().map_err(|error| os_failure("install signal handlers", &error))?;
+    let mut signals = Signals::listen().map_err(|error| Failure::os("install signal handlers", &error))?;
     let guard = match acquire(locks, request, &mut signals, stderr).await? {
         Acquired::Guard(guard) => guard,
         Acquired::Interrupted(signal) => return Ok(exit_code_of(signal)),
@@ -139,8 +139,4 @@ fn renewal_reporter(args: &RunArgs, stderr: &StderrSender) -> impl Fn(String, Op
             _ => {}
         }
     }
-}
-
-fn os_failure(action: &str, error: &std::io::Error) -> Failure {
-    Failure::new(Code::OsError, format!("cannot {action}: {error}"))
 }

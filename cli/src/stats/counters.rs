@@ -1,10 +1,7 @@
-//! Reads INFO dlock, and for Prometheus the role, the versions and the settings.
-
-use redis::cmd;
+//! Reads INFO dlock, and what else stops locks.
 
 use crate::exit::Failure;
 use crate::server::{Fields, Node};
-use crate::text::module_version_text;
 
 /// The counters of one server.
 #[derive(Default)]
@@ -14,12 +11,10 @@ pub struct ServerStats {
     pub fields: Vec<(String, u64)>,
     /// Histograms of durations, by field.
     pub histograms: Vec<(String, Buckets)>,
-    /// Settings that are durations, in milliseconds. Empty without permission for CONFIG GET.
-    pub settings_ms: Vec<(&'static str, u64)>,
+    /// What the server itself counts or reports, and what stops locks. Only for Prometheus.
+    pub server_fields: Vec<(String, u64)>,
     /// `primary` or `replica`.
     pub role: &'static str,
-    /// The version of the module and of the server.
-    pub versions: (String, String),
     /// Whether the server is unreachable, so that all else is empty.
     pub is_down: bool,
 }
@@ -39,7 +34,7 @@ impl ServerStats {
 
 pub fn fetch(node: &mut Node) -> Result<ServerStats, Failure> {
     node.require_module()?;
-    let info = node.info(&["dlock", "replication"])?;
+    let info = node.info(&["dlock", "replication", "persistence", "errorstats"])?;
     Ok(ServerStats {
         server: node.name.clone(),
         role: match info.get("role") {
@@ -48,26 +43,11 @@ pub fn fetch(node: &mut Node) -> Result<ServerStats, Failure> {
         },
         fields: numeric_fields(&info),
         histograms: histograms(&info),
-        ..ServerStats::default()
+        server_fields: server_fields(&info).into(),
+        is_down: false,
     })
 }
 
-/// Adds what only Prometheus needs.
-pub fn fetch_details(node: &mut Node, stats: &mut ServerStats) {
-    if let Ok(info) = node.info(&["everything"]) {
-        let server = match info.get("valkey_version") {
-            "" => info.get("redis_version"),
-            version => version,
-        };
-        stats.versions = (module_version(&info).unwrap_or_default(), server.to_owned());
-        stats.fields.extend(server_fields(&info));
-    }
-    if let Ok(config) = node.query(cmd("CONFIG").arg("GET").arg("dlock.*")) {
-        stats.settings_ms = settings_ms(&Fields(config));
-    }
-}
-
-/// What the server itself counts or reports, and what stops locks.
 fn server_fields(info: &Fields) -> [(String, u64); 2] {
     let rejected = info.get("errorstat_NOREPLICAS").strip_prefix("count=");
     let rejected = rejected.and_then(|count| count.parse().ok()).unwrap_or(0);
@@ -75,24 +55,6 @@ fn server_fields(info: &Fields) -> [(String, u64); 2] {
     let aof_failed = statuses.iter().any(|status| info.get(status) == "err");
     let fields = [("errors_noreplicas", rejected), ("aof_failed", aof_failed.into())];
     fields.map(|(name, value)| (name.to_owned(), value))
-}
-
-/// From a line such as `module:name=dlock,ver=100,api=1,...`. The other modules have the same field name, so this may
-/// be missing.
-fn module_version(info: &Fields) -> Option<String> {
-    let module = info.get("module").strip_prefix("name=dlock,ver=")?;
-    module.split(',').next()?.parse().ok().map(module_version_text)
-}
-
-/// A grace period of -1 is as long as the longest lease.
-fn settings_ms(config: &Fields) -> Vec<(&'static str, u64)> {
-    let max_lease = config.number("dlock.max-lease-ms");
-    let settings = [
-        ("startup_grace_ms", "dlock.startup-grace-ms"),
-        ("failover_grace_ms", "dlock.failover-grace-ms"),
-    ];
-    let grace = |(field, name)| Some((field, config.number(name).or(max_lease)?));
-    settings.into_iter().filter_map(grace).collect()
 }
 
 fn numeric_fields(info: &Fields) -> Vec<(String, u64)> {

@@ -8,7 +8,6 @@ use std::process::ExitCode;
 
 use serde_json::{Map, Value};
 
-use self::counters::fetch_details;
 pub use self::counters::{ServerStats, fetch};
 use crate::args::StatsArgs;
 use crate::exit::{Code, Failure, report_unreachable};
@@ -40,13 +39,7 @@ fn fetch_all(target: &Target, prometheus: bool) -> Result<(Vec<ServerStats>, Vec
         discovered => discovered?,
     };
     for found in discovered {
-        let stats = found.node.and_then(|mut node| {
-            let mut stats = fetch(&mut node)?;
-            if prometheus {
-                fetch_details(&mut node, &mut stats);
-            }
-            Ok(stats)
-        });
+        let stats = found.node.and_then(|mut node| fetch(&mut node));
         servers.push(stats.unwrap_or_else(|failure| {
             failures.push(failure);
             ServerStats::down(found.name)

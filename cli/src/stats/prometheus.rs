@@ -43,9 +43,7 @@ sync_waiting: Replies and answers that are held back until replicas have the gra
 grace_left_ms: Remaining time of the grace period, in which no locks are granted.
 aof_failed: Whether the last write or rewrite of the append-only file failed.
 evictable: Whether no locks are granted because the eviction policy could evict them.
-max_lease_ms: Longest lease that the server accepts.
-startup_grace_ms: Length of the grace period after a start.
-failover_grace_ms: Length of the grace period after a failover.";
+max_lease_ms: Longest lease that the server accepts.";
 
 /// Fields with a total and buckets.
 const HISTOGRAMS: &str = "
@@ -86,19 +84,16 @@ impl Metrics {
 pub fn exposition(servers: &[ServerStats]) -> String {
     let mut metrics = Metrics::default();
     for stats in servers {
-        add_details(&mut metrics, stats);
+        let up = ("dlock_up", "Whether the server could be read.", "gauge");
+        let labels = [("server", stats.server.as_str())];
+        metrics.add(up, "", &labels, u8::from(!stats.is_down));
         add_histograms(&mut metrics, stats);
-        let settings = stats.settings_ms.iter().map(|(name, value)| (*name, *value));
-        let fields = stats.fields.iter().map(|(name, value)| (name.as_str(), *value));
-        for (field, value) in fields.chain(settings) {
+        for (field, value) in stats.fields.iter().chain(&stats.server_fields) {
             if help(HISTOGRAMS, field).is_none() {
                 let (name, help, kind) = describe(field);
                 let error = error_code_of(field).map(|code| ("error", code));
-                let labels: Vec<_> = [("server", stats.server.as_str())]
-                    .into_iter()
-                    .chain(error)
-                    .collect();
-                metrics.add((&name, help, kind), "", &labels, in_base_unit(field, value));
+                let labels: Vec<_> = labels.into_iter().chain(error).collect();
+                metrics.add((&name, help, kind), "", &labels, in_base_unit(field, *value));
             }
         }
     }
@@ -107,25 +102,6 @@ pub fn exposition(servers: &[ServerStats]) -> String {
         _ = write!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n{samples}");
     }
     text
-}
-
-/// Metrics that are not fields of INFO dlock.
-fn add_details(metrics: &mut Metrics, stats: &ServerStats) {
-    let server = ("server", stats.server.as_str());
-    let mut gauge = |name, help, labels: &[(&str, &str)], value: u8| {
-        metrics.add((name, help, "gauge"), "", labels, value);
-    };
-    let is_up = u8::from(!stats.is_down);
-    gauge("dlock_up", "Whether the server could be read.", &[server], is_up);
-    if stats.is_down {
-        return;
-    }
-    let help = "Always 1. The label is the role of the server.";
-    gauge("dlock_role", help, &[server, ("role", stats.role)], 1);
-    let help = "Always 1. The labels are the versions of the module and of the server.";
-    let (version, server_version) = (&*stats.versions.0, &*stats.versions.1);
-    let labels = [server, ("version", version), ("server_version", server_version)];
-    gauge("dlock_build_info", help, &labels, 1);
 }
 
 /// Cumulative buckets with upper bounds in seconds, their sum and their count.

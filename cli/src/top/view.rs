@@ -3,14 +3,15 @@
 use std::time::Duration;
 
 use ratatui::Frame;
-use ratatui::layout::{Alignment, Constraint, Layout, Rect};
+use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::Line;
-use ratatui::widgets::{Cell, Row as Cells, Table};
+use ratatui::widgets::Paragraph;
 
 use super::state::{State, held, waited};
 use crate::duration;
 use crate::lock::NamedLock;
+use crate::table::Table;
 use crate::text::{display_name, short_owner, truncate_middle};
 
 const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
@@ -77,102 +78,50 @@ fn counters_line(state: &State) -> Line<'static> {
     ))
 }
 
-/// A name gets at least this many cells.
-const MIN_NAME_WIDTH: u16 = 16;
-/// The holders share what is left over with the names.
-const MIN_HOLDERS_WIDTH: u16 = 16;
-const MAX_HOLDERS_WIDTH: u16 = 30;
-
-/// A column of the list.
-struct Column {
-    title: &'static str,
-    width: u16,
-    alignment: Alignment,
-    /// Its rank: on a narrow screen, columns with larger numbers are left out first.
-    need: u8,
-    text: fn(&NamedLock) -> String,
-}
-
-/// From left to right.
-const COLUMNS: [Column; 6] = [
-    Column {
-        title: "WAITING",
-        width: 7,
-        alignment: Alignment::Right,
-        need: 3,
-        text: |lock| lock.waiting().to_string(),
-    },
-    Column {
-        title: "HELD FOR",
-        width: 8,
-        alignment: Alignment::Right,
-        need: 2,
-        text: |lock| dash_if(lock.holders().is_empty(), held(lock)),
-    },
-    Column {
-        title: "WAITED",
-        width: 6,
-        alignment: Alignment::Right,
-        need: 4,
-        text: |lock| dash_if(lock.waiting() == 0, waited(lock)),
-    },
-    Column {
-        title: "LEASE",
-        width: 6,
-        alignment: Alignment::Right,
-        need: 5,
-        text: |lock| {
-            let lease = lock.holders().first().map(|holder| holder.lease);
-            dash_if(lease.is_none(), lease.unwrap_or_default())
-        },
-    },
-    Column {
-        title: "KIND",
-        width: 10,
-        alignment: Alignment::Left,
-        need: 6,
-        text: NamedLock::kind,
-    },
-    Column {
-        title: "HELD BY",
-        width: MIN_HOLDERS_WIDTH,
-        alignment: Alignment::Left,
-        need: 1,
-        text: holders,
-    },
+/// All columns, and on a narrow screen what the person on call needs most.
+const COLUMNS: [&str; 7] = [
+    "LOCK",
+    ">WAITING",
+    ">HELD FOR",
+    ">WAITED",
+    ">LEASE",
+    "KIND",
+    "HELD BY",
 ];
+const NARROW_COLUMNS: [&str; 4] = ["LOCK", ">WAITING", ">HELD FOR", "HELD BY"];
+const MIN_FULL_WIDTH: usize = 80;
+/// What columns other than names and holders take, with their spaces.
+const OTHERS: usize = 49;
+const NARROW_OTHERS: usize = 21;
+/// On a screen without room for it, the last columns are cut off.
+const MIN_NAME_WIDTH: usize = 12;
 
-/// The columns for which there is room beside names, with their widths, and the width of names. What the person on call
-/// needs least is left out first.
-fn columns_in(width: u16) -> (Vec<(&'static Column, u16)>, u16) {
-    let mut room = width.saturating_sub(MIN_NAME_WIDTH);
-    let mut by_need: Vec<&Column> = COLUMNS.iter().collect();
-    by_need.sort_by_key(|column| column.need);
-    let fitting = by_need.into_iter().take_while(|column| {
-        let fits = room > column.width;
-        if fits {
-            room -= column.width + 1;
+/// The locks as a table that fits on the screen.
+fn list(locks: &[&NamedLock], width: usize) -> Table {
+    let is_full = width >= MIN_FULL_WIDTH;
+    let (mut table, others) = match is_full {
+        true => (Table::new(&COLUMNS), OTHERS),
+        false => (Table::new(&NARROW_COLUMNS), NARROW_OTHERS),
+    };
+    let name_width = (width.saturating_sub(others) / 2).max(MIN_NAME_WIDTH);
+    for lock in locks {
+        let mut cells = vec![
+            truncate_middle(&display_name(&lock.name), name_width).into_owned(),
+            lock.waiting().to_string(),
+            dash_if(lock.holders().is_empty(), held(lock)),
+        ];
+        if is_full {
+            let lease = lock.holders().first().map(|holder| holder.lease);
+            cells.extend([
+                dash_if(lock.waiting() == 0, waited(lock)),
+                dash_if(lease.is_none(), lease.unwrap_or_default()),
+                lock.kind(),
+            ]);
         }
-        fits
-    });
-    let needs: Vec<u8> = fitting.map(|column| column.need).collect();
-    let shown = COLUMNS.iter().filter(|column| needs.contains(&column.need));
-    let wider = (room / 2).min(MAX_HOLDERS_WIDTH - MIN_HOLDERS_WIDTH);
-    let mut name_width = MIN_NAME_WIDTH + room;
-    let columns = shown.map(|column| match column.width {
-        MIN_HOLDERS_WIDTH => {
-            name_width -= wider;
-            (column, MIN_HOLDERS_WIDTH + wider)
-        }
-        width => (column, width),
-    });
-    (columns.collect(), name_width)
-}
-
-impl Column {
-    fn cell(&self, text: String) -> Cell<'static> {
-        Cell::from(Line::from(text).alignment(self.alignment))
+        cells.push(lock.held_by(short_owner, name_width));
+        table.row(cells);
     }
+    table
 }
 
 fn dash_if(is_missing: bool, time: Duration) -> String {
@@ -182,33 +131,18 @@ fn dash_if(is_missing: bool, time: Duration) -> String {
     }
 }
 
-fn holders(lock: &NamedLock) -> String {
-    match lock.holders() {
-        [] => "-".to_owned(),
-        [one] => short_owner(one.owner.as_bytes()),
-        [first, others @ ..] => format!("{} +{}", short_owner(first.owner.as_bytes()), others.len()),
-    }
-}
-
 fn draw_list(frame: &mut Frame<'_>, state: &State, area: Rect) {
-    let (columns, name_width) = columns_in(area.width);
-    let rows = state.rows();
-    let lines = rows.iter().map(|lock| {
-        let name = truncate_middle(&display_name(&lock.name), usize::from(name_width)).into_owned();
-        let cells = columns.iter().map(|(column, width)| {
-            let text = (column.text)(lock);
-            column.cell(truncate_middle(&text, usize::from(*width)).into_owned())
-        });
-        Cells::new(std::iter::once(Cell::from(name)).chain(cells))
-    });
-    let widths = columns.iter().map(|(_, width)| Constraint::Length(*width));
-    let titles = columns
-        .iter()
-        .map(|(column, _)| column.cell(column.title.to_owned()));
-    let titles = std::iter::once(Cell::from("LOCK")).chain(titles);
-    let table = Table::new(lines, std::iter::once(Constraint::Fill(1)).chain(widths))
-        .header(Cells::new(titles).style(BOLD));
-    frame.render_widget(table, area);
+    let mut rows = state.rows();
+    rows.truncate(usize::from(area.height));
+    let mut lines: Vec<Line<'_>> = list(&rows, usize::from(area.width))
+        .lines()
+        .into_iter()
+        .map(Line::from)
+        .collect();
+    if let Some(titles) = lines.first_mut() {
+        titles.style = BOLD;
+    }
+    frame.render_widget(Paragraph::new(lines), area);
 }
 
 fn footer(state: &State) -> Line<'static> {
@@ -224,18 +158,11 @@ mod tests {
 
     #[test]
     fn narrow_screen_keeps_who_holds_the_lock() {
-        let shown = |width| {
-            let (columns, name_width) = columns_in(width);
-            let titles: Vec<&str> = columns.iter().map(|(column, _)| column.title).collect();
-            let holders_width = columns.last().map_or(0, |(_, width)| *width);
-            (titles.join(" "), holders_width, name_width)
-        };
-        let all = "WAITING HELD FOR WAITED LEASE KIND HELD BY";
-        assert_eq!(shown(114), (all.to_owned(), 30, 41));
-        assert_eq!(shown(80), (all.to_owned(), 18, 19));
-        assert_eq!(shown(60), ("WAITING HELD FOR WAITED HELD BY".to_owned(), 17, 18));
-        assert_eq!(shown(50), ("WAITING HELD FOR HELD BY".to_owned(), 16, 16));
-        assert_eq!(shown(40), ("HELD BY".to_owned(), 19, 20));
-        assert_eq!(shown(10), (String::new(), 0, 16));
+        let titles = |width| list(&[], width).lines().concat();
+        assert_eq!(
+            titles(80),
+            "LOCK  WAITING  HELD FOR  WAITED  LEASE  KIND  HELD BY"
+        );
+        assert_eq!(titles(79), "LOCK  WAITING  HELD FOR  HELD BY");
     }
 }

@@ -1,6 +1,6 @@
 //! `dlock break`.
 
-use dlock_testkit::start;
+use dlock_testkit::{Server, start};
 
 use crate::support::terminal::Terminal;
 use crate::support::{at, dlock_at};
@@ -25,6 +25,14 @@ fn break_without_terminal_needs_yes() {
     assert_eq!(client.owner("job").as_deref(), Some("alice"));
 }
 
+/// A terminal with the question whether to break `job`.
+#[track_caller]
+fn asked(server: &Server) -> Terminal {
+    let terminal = Terminal::start(&dlock_at(server, &["break", "job"]), 24, 120);
+    terminal.wait_for("[y/N]");
+    terminal
+}
+
 #[test]
 fn break_asks_for_confirmation() {
     let (server, mut client) = start();
@@ -35,8 +43,7 @@ fn break_asks_for_confirmation() {
         ("y\r", 0, true),
     ] {
         client.acquire("job alice 60000");
-        let mut terminal = Terminal::start(&dlock_at(&server, &["break", "job"]), 24, 120);
-        terminal.wait_for("[y/N]");
+        let mut terminal = asked(&server);
         assert!(terminal.text().contains("alice"));
         terminal.press(answer);
         let (ended, screen) = terminal.end();
@@ -49,8 +56,7 @@ fn break_asks_for_confirmation() {
 fn break_aborts_when_holder_changed_during_question() {
     let (server, mut client) = start();
     client.acquire("job alice 60000");
-    let mut terminal = Terminal::start(&dlock_at(&server, &["break", "job"]), 24, 120);
-    terminal.wait_for("[y/N]");
+    let mut terminal = asked(&server);
     client.release("job alice");
     client.acquire("job bob 60000");
     terminal.press("y\r");
@@ -65,8 +71,7 @@ fn break_spares_whoever_got_the_lock_after_it_was_shown() {
     let (server, mut client) = start();
     client.acquire("job alice 60000 SHARED");
     client.acquire("job bob 60000 SHARED");
-    let mut terminal = Terminal::start(&dlock_at(&server, &["break", "job"]), 24, 120);
-    terminal.wait_for("[y/N]");
+    let mut terminal = asked(&server);
     client.release("job bob");
     client.acquire("job bob 60000 SHARED");
     client.acquire("job carol 60000 SHARED");

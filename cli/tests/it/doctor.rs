@@ -1,6 +1,6 @@
 //! `dlock doctor`.
 
-use crate::support::{at, tool};
+use crate::support::{Outcome, at, tool};
 use dlock_testkit::{Cluster, Sentinel, Server, start_with, wait_for};
 
 /// Exit code, and check and level of all findings.
@@ -19,25 +19,24 @@ fn findings(server: &Server) -> (i32, Vec<(String, String)>) {
 }
 
 /// Exit code, and the checks with findings of this level.
-fn at_level(server: &Server, level: &str) -> (i32, Vec<String>) {
+fn at_level(server: &Server, level: &str) -> (i32, String) {
     let (code, findings) = findings(server);
-    (
-        code,
-        findings
-            .into_iter()
-            .filter(|finding| finding.1 == level)
-            .map(|finding| finding.0)
-            .collect(),
-    )
+    let found = findings.into_iter().filter(|finding| finding.1 == level);
+    let checks: Vec<String> = found.map(|finding| finding.0).collect();
+    (code, checks.join(", "))
+}
+
+fn expected(code: i32, checks: &str) -> (i32, String) {
+    (code, checks.to_owned())
+}
+
+/// What the doctor says of the primary of a Sentinel.
+fn at_sentinel(sentinel: &Sentinel) -> Outcome {
+    let url = format!("redis-sentinel://127.0.0.1:{}/main", sentinel.port());
+    tool(&["-u", &url, "doctor"])
 }
 
 const DURABLE: &str = "appendonly yes\nappendfsync always";
-
-#[test]
-fn healthy_server_has_no_findings() {
-    let server = Server::with(DURABLE);
-    at(&server, &["doctor"]).exits(0).shows("0 problems, 0 warnings");
-}
 
 #[test]
 fn doctor_changes_no_data_and_no_counter() {
@@ -53,63 +52,19 @@ fn doctor_changes_no_data_and_no_counter() {
 #[test]
 fn missing_persistence_is_a_problem_without_startup_grace() {
     let server = Server::start();
-    assert_eq!(at_level(&server, "problem"), (2, vec!["persistence".to_owned()]));
+    assert_eq!(at_level(&server, "problem"), expected(2, "persistence"));
     let mut client = server.client();
     client.config_set("dlock.max-lease-ms", "60000");
     client.config_set("dlock.startup-grace-ms", "60000");
-    assert_eq!(at_level(&server, "problem"), (0, vec![]));
+    assert_eq!(at_level(&server, "problem"), expected(0, ""));
     client.config_set("dlock.startup-grace-ms", "30000");
-    assert_eq!(
-        at_level(&server, "warning"),
-        (1, vec!["startup grace".to_owned()])
-    );
+    assert_eq!(at_level(&server, "warning"), expected(1, "startup grace"));
     client.config_set("dlock.max-lease-ms", "30000");
-    assert_eq!(at_level(&server, "warning"), (0, vec![]));
+    assert_eq!(at_level(&server, "warning"), expected(0, ""));
     client.config_set("dlock.max-lease-ms", "60000");
     client.acquire("job alice 60000");
     client.config_set("dlock.max-lease-ms", "30000");
-    assert_eq!(
-        at_level(&server, "warning"),
-        (1, vec!["startup grace".to_owned()])
-    );
-}
-
-#[test]
-fn settings_of_a_server_are_checked() {
-    let cases = [
-        ("save 3600 1", "problem", "persistence"),
-        ("appendonly yes\nappendfsync everysec", "warning", "persistence"),
-        ("dlock.failover-grace-ms -1", "warning", "long grace"),
-        (
-            "dlock.failover-grace-ms -1\ndlock.max-lease-ms 30000",
-            "warning",
-            "",
-        ),
-        (
-            "dlock.max-waiters-per-lock 0\nmaxclients 64",
-            "warning",
-            "clients, queue limit",
-        ),
-        ("hz 5", "warning", "timers"),
-        (
-            "dlock.startup-grace-ms 600000\ndlock.max-lease-ms 600000",
-            "warning",
-            "grace period, long grace",
-        ),
-        (
-            "maxmemory 100mb\nmaxmemory-policy allkeys-random",
-            "problem",
-            "eviction",
-        ),
-    ];
-    for (lines, level, expected) in cases {
-        let durable = if expected == "persistence" { "" } else { DURABLE };
-        let server = Server::with(&format!("{durable}\n{lines}"));
-        let (code, checks) = at_level(&server, level);
-        assert_eq!(checks.join(", "), expected, "{lines}");
-        let worst = if level == "problem" { 2 } else { 1 };
-        assert_eq!(code, if expected.is_empty() { 0 } else { worst }, "{lines}");
-    }
+    assert_eq!(at_level(&server, "warning"), expected(1, "startup grace"));
 }
 
 #[test]
@@ -117,31 +72,23 @@ fn replicas_are_checked_with_their_primary() {
     let durable = format!("{DURABLE}\ndlock.max-lease-ms 30000");
     let server = Server::with(&durable);
     let replica = server.replica_with(&durable);
-    let (code, warnings) = at_level(&server, "warning");
-    assert_eq!(
-        (code, warnings),
-        (
-            1,
-            ["isolated primary", "failover grace", "failover grace"]
-                .map(str::to_owned)
-                .into()
-        )
-    );
+    let warnings = expected(1, "isolated primary, failover grace, failover grace");
+    assert_eq!(at_level(&server, "warning"), warnings);
     let mut client = server.client();
     client.config_set("min-replicas-to-write", "1");
     client.config_set("min-replicas-max-lag", "3");
     client.config_set("dlock.failover-grace-ms", "30000");
     // After a promotion, the replica uses its own settings.
-    let expected: Vec<_> = ["failover grace", "settings differ"].map(str::to_owned).into();
+    let warnings = expected(1, "failover grace, settings differ");
     // The server counts its good replicas once a second: until then it rejects writes.
-    wait_for("a good replica", || {
-        at_level(&server, "warning") == (1, expected.clone())
-    });
+    wait_for("a good replica", || at_level(&server, "warning") == warnings);
     replica.client().config_set("dlock.failover-grace-ms", "30000");
     replica.client().config_set("min-replicas-to-write", "1");
-    wait_for("equal settings", || at_level(&server, "warning") == (0, vec![]));
+    wait_for("equal settings", || {
+        at_level(&server, "warning") == expected(0, "")
+    });
     drop(replica);
-    let gone = || at_level(&server, "problem") == (2, vec!["replicas".to_owned()]);
+    let gone = || at_level(&server, "problem") == expected(2, "replicas");
     wait_for("the end of the replica to be noticed", gone);
 }
 
@@ -178,7 +125,7 @@ fn replica_without_module_is_a_problem() {
     let server = Server::with(DURABLE);
     let replica = Server::without_module(&format!("replicaof 127.0.0.1 {}\n{DURABLE}", server.port()));
     replica.wait_until_linked();
-    assert_eq!(at_level(&server, "problem"), (2, vec!["module".to_owned()]));
+    assert_eq!(at_level(&server, "problem"), expected(2, "module"));
 }
 
 #[test]
@@ -186,7 +133,7 @@ fn disconnected_replica_is_reported() {
     let mut server = Server::with(DURABLE);
     let replica = server.replica_with(DURABLE);
     server.kill();
-    let noticed = || at_level(&replica, "warning").1.contains(&"role".to_owned());
+    let noticed = || at_level(&replica, "warning").1.contains("role");
     wait_for("the end of the link to be noticed", noticed);
 }
 
@@ -252,41 +199,31 @@ fn failed_sentinels_and_replicas_are_reported() {
 fn dead_primary_is_a_problem_beside_what_sentinels_report() {
     let mut primary = Server::with(DURABLE);
     let sentinel = Sentinel::of(&primary, 0);
-    let url = format!("redis-sentinel://127.0.0.1:{}/main", sentinel.port());
     primary.kill();
-    let output = tool(&["-u", &url, "doctor"]).exits(2);
-    assert!(
-        output.out.contains("(Sentinel)") && output.out.contains("PROBLEM  reachability"),
-        "{output:?}"
-    );
+    at_sentinel(&sentinel)
+        .exits(2)
+        .shows("(Sentinel)")
+        .shows("PROBLEM  reachability");
 }
 
 #[test]
-fn isolated_primary_is_compared_with_what_sentinels_wait_for() {
+fn what_sentinels_wait_for_and_replicas_without_their_primary_are_reported() {
     let primary = Server::with(DURABLE);
     let _replica = primary.replica();
     let sentinel = Sentinel::of(&primary, 1);
-    let url = format!("redis-sentinel://127.0.0.1:{}/main", sentinel.port());
     let mut client = primary.client();
     client.config_set("min-replicas-to-write", "1");
     client.config_set("min-replicas-max-lag", "8");
-    tool(&["-u", &url, "doctor"])
+    at_sentinel(&sentinel)
         .shows("min-replicas-max-lag is 8 s, and Sentinel considers a primary down after 2000 ms");
-}
-
-#[test]
-fn replica_that_runs_without_its_primary_is_reported() {
-    let primary = Server::with(DURABLE);
-    let _replica = primary.replica();
-    let sentinel = Sentinel::of(&primary, 1);
-    let url = format!("redis-sentinel://127.0.0.1:{}/main", sentinel.port());
-    let doctor = || tool(&["-u", &url, "doctor"]).out;
-    let known = "warning  replicas known to Sentinel: 1 of 1 down or not connected to the primary";
-    wait_for("the Sentinel to see the link", || !doctor().contains(known));
-    let mut client = primary.client();
+    let is_told = || {
+        let known = "warning  replicas known to Sentinel: 1 of 1 down or not connected to the primary";
+        at_sentinel(&sentinel).out.contains(known)
+    };
+    wait_for("the Sentinel to see the link", || !is_told());
     client.ok("ACL SETUSER default -psync -sync");
     client.call("CLIENT KILL TYPE replica").unwrap();
-    wait_for("the Sentinel to miss the link", || doctor().contains(known));
+    wait_for("the Sentinel to miss the link", is_told);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::support::{outcome, tool};
-use dlock_testkit::{Server, module_path, skip};
+use dlock_testkit::{Server, is_installed, module_path, skip};
 
 const COMMANDS: [&str; 10] = [
     "run",
@@ -69,20 +69,13 @@ fn shells_complete_lock_names() {
     let ask =
         "COMP_WORDS=(dlock show ord); COMP_CWORD=2; _dlock_names dlock ord show; echo \"${COMPREPLY[@]}\"";
     assert_eq!(completed("bash", &["--norc"], ask, server.port()), "orders:42");
-    if is_installed("fish") {
-        // The second argument of `run` is a program.
-        let ask = "complete -C 'dlock show ord'; complete -C 'dlock run other ord'";
-        let names = completed("fish", &["--no-config"], ask, server.port());
-        assert_eq!(names, "orders:42");
+    if !is_installed("fish") {
+        return skip("there is no fish");
     }
-}
-
-fn is_installed(program: &str) -> bool {
-    let is_installed = Command::new(program).arg("--version").output().is_ok();
-    if !is_installed {
-        skip(&format!("there is no {program}"));
-    }
-    is_installed
+    // The second argument of `run` is a program.
+    let ask = "complete -C 'dlock show ord'; complete -C 'dlock run other ord'";
+    let names = completed("fish", &["--no-config"], ask, server.port());
+    assert_eq!(names, "orders:42");
 }
 
 #[test]

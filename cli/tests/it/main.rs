@@ -9,7 +9,6 @@ mod errors;
 mod generate;
 mod ls;
 mod page;
-mod prometheus;
 mod run;
 mod run_deadline;
 mod run_lock_lost;

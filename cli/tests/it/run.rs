@@ -7,9 +7,6 @@ use crate::support::{Running, WAIT, at, dlock_at, is_running, json, script_at, w
 use dlock_testkit::{Proxy, SLOW_MACHINE, Server, Way, pause, start, wait_for};
 use nix::sys::signal::Signal;
 
-/// Reports that it runs, and exits at the end of its input.
-const READY: &str = "echo ready; cat";
-
 #[test]
 fn command_holds_lock_and_gets_owner_and_fence() {
     let (server, mut client) = start();
@@ -18,8 +15,7 @@ fn command_holds_lock_and_gets_owner_and_fence() {
     let lock = client.lock("job");
     assert_eq!((lock.owners(), lock.limit), (vec![owner], 1));
     assert_eq!(lock.holders[0].fence.to_string(), fence);
-    job.close_input();
-    job.end().exits(0);
+    job.finish().exits(0);
     assert!(client.find_lock("job").is_none());
 }
 
@@ -101,19 +97,14 @@ fn run_waits_without_limit_by_default() {
 fn shared_and_limited_locks_admit_several_holders() {
     let server = Server::start();
     for (options, count) in [(&["--shared", "--try"][..], 3), (&["--limit", "2", "--try"], 2)] {
-        let mut holders: Vec<Running> = Vec::new();
-        for _ in 0..count {
-            let mut job = Running::script(&server, options, READY);
-            job.expect("ready");
-            holders.push(job);
-        }
-        Running::script(&server, &["--try"], READY).end().exits(75);
+        let ready = |_| Running::ready(&server, options, "cat");
+        let holders: Vec<Running> = (0..count).map(ready).collect();
+        Running::script(&server, &["--try"], "echo ran").end().exits(75);
         if options[0] == "--limit" {
-            Running::script(&server, options, READY).end().exits(75);
+            Running::script(&server, options, "echo ran").end().exits(75);
         }
-        for mut holder in holders {
-            holder.close_input();
-            holder.end().exits(0);
+        for holder in holders {
+            holder.finish().exits(0);
         }
     }
 }
@@ -126,8 +117,7 @@ fn lease_is_renewed_while_command_runs() {
     // By then the first lease has expired.
     wait_for("renewals", || client.stat("dlock_extended") >= 4);
     assert_eq!(client.lock("job").holders[0].fence.to_string(), fence);
-    job.close_input();
-    job.end().exits(0);
+    job.finish().exits(0);
 }
 
 #[test]
@@ -183,8 +173,7 @@ fn ignored_signal_stays_ignored() {
     let mut job = Running::start(&mut { tool });
     job.expect("ready");
     job.signal(Signal::SIGHUP);
-    job.close_input();
-    job.end().exits(0);
+    job.finish().exits(0);
 }
 
 #[test]
@@ -231,8 +220,7 @@ fn script(script: &str, server: &Server) -> Command {
 fn max_hold_ends_command() {
     let server = Server::start();
     let start = Instant::now();
-    let mut job = Running::script(&server, &["--max-hold", "3s"], "echo ready; exec sleep 1000");
-    job.expect("ready");
+    let job = Running::ready(&server, &["--max-hold", "3s"], "exec sleep 1000");
     job.end().exits(79);
     assert!(start.elapsed() < SLOW_MACHINE * 3);
     wait_until_free(&mut server.client(), "job");
@@ -247,25 +235,15 @@ fn lease_above_server_limit_names_option() {
 }
 
 #[test]
-fn value_rejected_by_server_exits_64() {
-    let server = Server::start();
-    Running::script(&server, &["--lease", "10000d"], "echo ran")
-        .end()
-        .fails(64, "lease");
-}
-
-#[test]
 fn default_lease_is_at_most_what_the_server_accepts() {
     let server = Server::with("dlock.max-lease-ms 10000");
-    let mut job = Running::script(&server, &[], READY);
-    job.expect("ready");
+    let job = Running::ready(&server, &[], "cat");
     let lock = json(&server, &["show", "job"]);
     assert!(
         lock["holders"][0]["lease_ms"].as_u64().expect("a number") <= 10_000,
         "{lock}"
     );
-    job.close_input();
-    job.end().exits(0);
+    job.finish().exits(0);
 }
 
 #[test]

@@ -19,32 +19,19 @@ fn ends_soon(run: impl FnOnce() -> Outcome) -> Outcome {
     ended
 }
 
-#[track_caller]
-fn gives_up_soon(port: u16) {
-    for options in [&["--wait", "500ms"][..], &["--try"]] {
-        let run = [&["run"], options, &["job", "--", "echo", "ran"]].concat();
-        ends_soon(|| on(port, &run)).fails(69, &format!("({})", options[0]));
-    }
-}
-
 #[test]
-fn stopped_server_is_given_up_in_time() {
-    let server = Server::start();
-    server.stop();
-    gives_up_soon(server.port());
-}
-
-#[test]
-fn paused_server_is_given_up_in_time() {
-    let (server, mut client) = start();
+fn server_that_does_not_reply_is_given_up_in_time() {
+    let (stopped, (paused, mut client)) = (Server::start(), start());
+    stopped.stop();
     client.ok("CLIENT PAUSE 60000 ALL");
-    gives_up_soon(server.port());
-}
-
-#[test]
-fn silent_listener_is_given_up_in_time() {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    gives_up_soon(listener.local_addr().expect("an address").port());
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let silent_port = silent.local_addr().expect("an address").port();
+    for port in [stopped.port(), paused.port(), silent_port] {
+        for options in [&["--wait", "500ms"][..], &["--try"]] {
+            let run = [&["run"], options, &["job", "--", "echo", "ran"]].concat();
+            ends_soon(|| on(port, &run)).fails(69, &format!("({})", options[0]));
+        }
+    }
 }
 
 #[test]

@@ -22,27 +22,19 @@ fn lost_lock_kills_whole_process_group() {
 }
 
 #[test]
-fn on_lost_term_terminates_command() {
+fn on_lost_term_terminates_command_and_kills_it_after_a_delay() {
     let server = Server::start();
-    let script = "trap 'echo cleaned up; exit 0' TERM; echo ready";
-    let script = format!("{script}; {WAIT}");
-    let mut job = Running::script(&server, &[&LEASE[..], &["--on-lost", "term"]].concat(), &script);
-    job.expect("ready");
-    server.client().call("DEL job").unwrap();
-    job.expect("cleaned up");
-    job.end().exits(79);
-}
-
-#[test]
-fn on_lost_term_kills_command_after_delay() {
-    let server = Server::start();
-    let options = [&LEASE[..], &["--on-lost", "term", "--kill-after", "300ms"]].concat();
-    let script = format!("trap 'echo asked' TERM; echo ready; {WAIT}");
-    let mut job = Running::script(&server, &options, &script);
-    job.expect("ready");
-    server.client().call("DEL job").unwrap();
-    job.expect("asked");
-    job.end().exits(79);
+    for (options, then) in [
+        (&["--on-lost", "term"][..], "exit 0"),
+        (&["--on-lost", "term", "--kill-after", "300ms"], ":"),
+    ] {
+        let script = format!("trap 'echo asked; {then}' TERM; echo trapped; {WAIT}");
+        let mut job = Running::ready(&server, &[&LEASE[..], options].concat(), &script);
+        job.expect("trapped");
+        server.client().call("DEL job").unwrap();
+        job.expect("asked");
+        job.end().exits(79);
+    }
 }
 
 #[test]
@@ -84,30 +76,18 @@ fn on_lost_ignore_keeps_command_running() {
     client.acquire("job another 60000");
     job.wait_for_warning("keeps running");
     assert!(!job.has_ended());
-    job.close_input();
-    job.end().exits(5);
+    job.finish().exits(5);
     assert_eq!(client.owner("job").as_deref(), Some("another"));
 }
 
 #[test]
-fn lock_lost_just_before_exit_is_reported() {
-    let server = Server::start();
-    let mut job = Running::script(&server, &["--lease", "60s"], "echo ready; cat");
-    job.expect("ready");
-    server.client().call("DEL job").unwrap();
-    job.close_input();
-    job.end().exits(79).warns("before the command exited");
-}
-
-#[test]
-fn lock_lost_in_a_cluster_just_before_exit_is_reported() {
+fn lock_lost_just_before_exit_is_reported_also_in_a_cluster() {
     let cluster = Cluster::start(1);
-    let server = &cluster.nodes[0];
-    let mut job = Running::script(server, &["--lease", "60s"], "echo ready; cat");
-    job.expect("ready");
-    server.client().call("DEL job").unwrap();
-    job.close_input();
-    job.end().exits(79).warns("before the command exited");
+    for server in [&Server::start(), &cluster.nodes[0]] {
+        let job = Running::ready(server, &["--lease", "60s"], "cat");
+        server.client().call("DEL job").unwrap();
+        job.finish().exits(79).warns("before the command exited");
+    }
 }
 
 #[test]
@@ -126,15 +106,13 @@ fn short_server_outage_keeps_lock() {
     proxy.refuse(false);
     job.wait_for_warning("renewed the lease");
     assert_eq!(server.client().lock("job").holders.len(), 1);
-    job.close_input();
-    job.end().exits(0);
+    job.finish().exits(0);
 }
 
 #[test]
 fn long_server_outage_ends_command() {
     let mut server = Server::start();
-    let mut job = Running::script(&server, &LEASE, "echo ready; exec sleep 1000");
-    job.expect("ready");
+    let job = Running::ready(&server, &LEASE, "exec sleep 1000");
     server.kill();
     job.end().exits(79);
 }
@@ -156,18 +134,15 @@ fn server_restart_keeps_run_waiting() {
 #[test]
 fn server_down_at_exit_keeps_exit_code_of_command() {
     let mut server = Server::start();
-    let mut job = Running::script(&server, &["--lease", "60s"], "echo ready; cat; exit 3");
-    job.expect("ready");
+    let job = Running::ready(&server, &["--lease", "60s"], "cat; exit 3");
     server.kill();
-    job.close_input();
-    job.end().exits(3).warns("until its lease expires");
+    job.finish().exits(3).warns("until its lease expires");
 }
 
 #[test]
 fn dlock_stopped_past_lease_ends_command() {
     let server = Server::start();
-    let mut job = Running::script(&server, &["--lease", "3s"], "echo ready; exec sleep 1000");
-    job.expect("ready");
+    let job = Running::ready(&server, &["--lease", "3s"], "exec sleep 1000");
     job.signal(Signal::SIGSTOP);
     let mut client = server.client();
     wait_until_free(&mut client, "job");

@@ -44,8 +44,7 @@ fn command_keeps_lock_after_loss_of_two_of_five_servers() {
     wait_for("renewals", || alive.stat("dlock_extended") >= extended + 2);
     let refused = outcome(&mut quorum.run(&["--wait", "2s"], "echo ran"));
     assert_eq!((refused.code, refused.out.as_str()), (75, ""), "{refused:?}");
-    alice.close_input();
-    assert_eq!(alice.end().code, 0);
+    alice.finish().exits(0);
     let bob = outcome(&mut quorum.run(&[], "echo $DLOCK_FENCE"));
     assert_eq!(bob.code, 0, "{bob:?}");
     assert!(bob.out.trim().parse::<u64>().expect("a fence") > fence, "{bob:?}");

@@ -1,15 +1,18 @@
-//! `dlock stats`, compared with the replies that clients received.
+//! `dlock stats`, and what is made of its metrics. That the module counts right is tested in `tests/it`.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs};
 
 use crate::support::{at, on};
-use dlock_testkit::{Client, Cluster, Grant, Server, pause, start, wait_for};
+use dlock_testkit::{Cluster, Server, skip, start};
 
 /// Counters, by their names in INFO.
 type Counted = BTreeMap<String, u64>;
 
-fn count(counted: &mut Counted, what: &str) {
-    *counted.entry(what.to_owned()).or_default() += 1;
+fn deploy() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy")
 }
 
 /// The JSON output for this server.
@@ -32,119 +35,33 @@ fn scrape(server: &Server) -> Vec<(String, String, f64)> {
     samples.collect::<Option<_>>().unwrap_or_else(|| panic!("{text}"))
 }
 
-/// Sends requests of three owners for four locks and counts the replies.
-fn requests(client: &mut Client, counted: &mut Counted) {
-    let mut random: u64 = 2026;
-    let mut pick = |among: u64| {
-        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        (random >> 33) % among
-    };
-    for _ in 0..500 {
-        let (lock, owner) = (pick(4), pick(3));
-        match pick(3) {
-            0 => match client.try_acquire(&format!("lock{lock} owner{owner} 600000")) {
-                Some(Grant { holds: 1, .. }) => count(counted, "acquired"),
-                Some(_) => count(counted, "reentered"),
-                None => count(counted, "not_granted"),
-            },
-            1 => match client.call(&format!("DLOCK.RELEASE lock{lock} owner{owner}")) {
-                Ok(redis::Value::Int(0)) => count(counted, "released"),
-                Ok(_) => {}
-                Err(error) => {
-                    count(counted, &error_field(&error));
-                    count(counted, "errors_late_releases");
-                }
-            },
-            _ => match client.call(&format!("DLOCK.EXTEND lock{lock} owner{owner} 600000")) {
-                Ok(_) => count(counted, "extended"),
-                Err(error) => count(counted, &error_field(&error)),
-            },
-        }
-    }
-}
-
-fn error_field(error: &redis::RedisError) -> String {
-    format!("errors_{}", error.code().expect("a first word").to_lowercase())
-}
-
 #[test]
-fn every_reply_is_counted_once() {
+fn text_json_and_prometheus_have_the_values_of_info() {
     let (server, mut client) = start();
-    let mut counted = Counted::new();
-    requests(&mut client, &mut counted);
-    let output = json_stats(&server);
-    for (what, times) in &counted {
-        assert_eq!(output[what], *times, "{what}: {counted:?}\n{output:?}");
-    }
-    let expected = [
-        "acquired",
-        "errors_late_releases",
-        "errors_notheld",
-        "errors_notowner",
-        "extended",
-        "not_granted",
-        "reentered",
-        "released",
-    ];
-    assert_eq!(counted.keys().collect::<Vec<_>>(), expected, "all of it happened");
-}
-
-#[test]
-fn waits_and_expired_leases_are_counted_and_timed() {
-    let (server, mut client) = start();
-    client.acquire("queue owner 600000");
-    for n in 0..5 {
-        let mut waiter = server.waiter(&format!("queue waiter{n} 600000 BLOCK 0"));
-        pause(20);
-        let holder = if n == 0 {
-            "owner".to_owned()
-        } else {
-            format!("waiter{}", n - 1)
-        };
-        client.release(&format!("queue {holder}"));
-        waiter.granted();
-    }
-    for n in 0..3 {
-        let mut late = server.send_acquire(&format!("queue late{n} 600000 BLOCK 10"));
-        late.assert_null();
-    }
-    for n in 0..4 {
-        client.acquire(&format!("short{n} owner 10"));
-    }
-    wait_for("the end of the leases", || json_stats(&server)["expired"] == 4);
-    let output = json_stats(&server);
-    for (what, times) in [
-        ("acquired", 10),
-        ("grants_from_queue", 5),
-        ("released", 5),
-        ("wait_timeouts", 3),
-        ("not_granted", 0),
-        ("expired", 4),
-        ("expired_contended", 0),
-        ("waiters", 0),
-        ("locks", 1),
-    ] {
-        assert_eq!(output[what], times, "{what}: {output:?}");
-    }
-    for what in ["waited_ms", "held_ms"] {
-        assert!(output[what] >= 5 * 19, "{what}: {output:?}");
-    }
-}
-
-#[test]
-fn text_json_and_prometheus_have_the_same_values() {
-    let (server, mut client) = start();
-    requests(&mut client, &mut Counted::new());
-    let _waiting = server.waiter("lock0 another 1000 SHARED BLOCK 0");
+    client.acquire("door alice 600000");
+    client.acquire("door alice 600000");
+    client.call("DLOCK.EXTEND door bob 1000").unwrap_err();
+    client.call("DLOCK.RELEASE gate alice").unwrap_err();
+    let _waiting = server.waiter("door bob 1000 SHARED BLOCK 0");
     // Current wait times change between the calls.
     let output: Counted = json_stats(&server)
         .into_iter()
         .filter(|(what, _)| !what.starts_with("longest"))
         .collect();
+    for (what, value) in [
+        ("reentered", 1),
+        ("errors_notowner", 1),
+        ("errors_late_releases", 1),
+        ("waiters", 1),
+    ] {
+        assert_eq!(output[what], value, "{what}: {output:?}");
+    }
+    let info = client.info_section("dlock");
     let people = at(&server, &["stats"]).out;
     let lines: BTreeMap<&str, &str> = people.lines().filter_map(|line| line.split_once(' ')).collect();
     let scrape = scrape(&server);
     for (what, value) in output {
+        assert_eq!(info[&format!("dlock_{what}")], value.to_string(), "{what}");
         assert_eq!(lines[what.as_str()].trim(), value.to_string(), "{what}");
         assert_eq!(scraped(&scrape, &what), Some(value as f64), "{what}");
     }
@@ -198,29 +115,13 @@ fn unreachable_server_has_metric_up_0() {
 }
 
 #[test]
-fn metrics_have_role_versions_and_graces() {
-    let server =
-        Server::with("dlock.max-lease-ms 30000\ndlock.startup-grace-ms 5000\ndlock.failover-grace-ms -1");
-    let text = at(&server, &["stats", "--prometheus"]).out;
-    for part in [
-        "role=\"primary\"} 1",
-        "version=\"0.1.0\",server_version=\"",
-        "dlock_max_lease_seconds{server=\"",
-        "\"} 5.000",
-        "\"} 30.000",
-    ] {
-        assert!(text.contains(part), "{part}:\n{text}");
-    }
-}
-
-#[test]
 fn alert_rules_and_dashboard_use_existing_metrics() {
     let server = Server::start();
     server.client().call("DLOCK.RELEASE job alice").unwrap_err();
     let text = at(&server, &["stats", "--prometheus"]).out;
-    let rules = include_str!("../../../deploy/prometheus/dlock.rules.yml");
-    let dashboard = include_str!("../../../deploy/grafana/dlock.json");
-    let _: serde_json::Value = serde_json::from_str(dashboard).expect("valid JSON");
+    let read = |file: &str| fs::read_to_string(deploy().join(file)).expect("the file is there");
+    let (rules, dashboard) = (read("prometheus/dlock.rules.yml"), read("grafana/dlock.json"));
+    let _: serde_json::Value = serde_json::from_str(&dashboard).expect("valid JSON");
     let mut checked = 0;
     for file in [rules, dashboard] {
         let words = file.split(|c: char| !c.is_ascii_lowercase() && !c.is_ascii_digit() && c != '_');
@@ -230,4 +131,52 @@ fn alert_rules_and_dashboard_use_existing_metrics() {
         }
     }
     assert!(checked > 15, "{checked}");
+}
+
+#[test]
+fn alert_rules_pass_promtool() {
+    for command in ["check", "test"] {
+        let mut promtool = Command::new("promtool");
+        let file = if command == "test" {
+            "dlock.rules.test.yml"
+        } else {
+            "dlock.rules.yml"
+        };
+        let output = promtool
+            .current_dir(deploy().join("prometheus"))
+            .args([command, "rules", file])
+            .output();
+        match output {
+            Ok(output) => assert!(output.status.success(), "{output:?}"),
+            Err(_) => return skip("promtool is not installed (Debian's package is prometheus)"),
+        }
+    }
+}
+
+#[test]
+fn service_writes_the_metrics_for_the_node_exporter() {
+    let (server, directory) = (
+        Server::start(),
+        tempfile::tempdir().expect("a temporary directory"),
+    );
+    let unit = fs::read_to_string(deploy().join("systemd/dlock-metrics.service")).expect("the unit");
+    let script = unit
+        .lines()
+        .find_map(|line| line.strip_prefix("ExecStart=/bin/sh -c '")?.strip_suffix('\''))
+        .expect("a shell command");
+    let tool = Path::new(env!("CARGO_BIN_EXE_dlock"))
+        .parent()
+        .expect("a directory");
+    let mut shell = Command::new("sh");
+    shell
+        .args(["-c", script])
+        .current_dir(directory.path())
+        .env(
+            "PATH",
+            format!("{}:{}", tool.display(), env::var("PATH").expect("a path")),
+        )
+        .env("DLOCK_URL", server.url());
+    assert!(shell.status().expect("a shell").success());
+    let written = fs::read_to_string(directory.path().join("dlock.prom")).expect("text");
+    assert!(written.contains("\ndlock_up{"), "{written}");
 }

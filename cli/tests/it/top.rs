@@ -121,19 +121,18 @@ fn top_works_on_small_terminal() {
 
 #[test]
 fn top_reports_failure_before_taking_screen() {
-    let server = Server::start();
+    let (server, without) = (Server::start(), Server::without_module(""));
     at(&server, &FAST).exits(64);
-    let (code, screen) = Terminal::start(&dlock_on(1, &FAST), 24, 200).end();
-    assert_eq!(code, 69, "{screen}");
-    assert!(screen.contains("cannot connect to"), "{screen}");
     server.client().config_set("requirepass", "secret");
-    let (code, screen) = Terminal::start(&dlock_at(&server, &FAST), 24, 200).end();
-    assert_eq!(code, 77, "{screen}");
-    assert!(screen.contains("password"), "{screen}");
-    let without = Server::without_module("");
-    let (code, screen) = Terminal::start(&dlock_at(&without, &FAST), 24, 200).end();
-    assert_eq!(code, 69, "{screen}");
-    assert!(screen.contains("loadmodule"), "{screen}");
+    for (port, code, says) in [
+        (1, 69, "cannot connect to"),
+        (server.port(), 77, "password"),
+        (without.port(), 69, "loadmodule"),
+    ] {
+        let (ended, screen) = Terminal::start(&dlock_on(port, &FAST), 24, 200).end();
+        assert_eq!(ended, code, "{screen}");
+        assert!(screen.contains(says), "{screen}");
+    }
 }
 
 /// The terminal modes that `stty` printed.

@@ -15,7 +15,6 @@ impl Counts {
         let is_checked = words.get(3) == Some(&&b"FENCE"[..]);
         match words[0] {
             b"DLOCK.ACQUIRE" if reply.starts_with(b"*4") => self.note("granted in a reply"),
-            b"DLOCK.ACQUIRE" if reply.starts_with(b"*1") => self.note("queued"),
             b"DLOCK.ACQUIRE" if reply.starts_with(b"-NOINBOX") => self.note("no inbox"),
             b"DLOCK.RELEASE" if !is_checked => self.note("given back"),
             b"DLOCK.GRANTS" => {

@@ -124,8 +124,7 @@ impl Ledger {
                     self.counts.note("lost");
                 }
             }
-            EventKind::StillWaiting { .. } => self.counts.note("still waiting"),
-            EventKind::RenewFailed { .. } | EventKind::RenewedAgain => {}
+            EventKind::StillWaiting { .. } | EventKind::RenewFailed { .. } | EventKind::RenewedAgain => {}
         }
     }
 
@@ -282,7 +281,6 @@ pub(super) async fn acquire(ledger: SharedLedger, wanted: Wanted, who: Who) {
     match outcome {
         Ok(Some(guard)) => {
             let mut locked = lock(&ledger);
-            locked.counts.note("handed over");
             let number = locked.next_number();
             let holding = Holding {
                 who,

@@ -68,71 +68,6 @@ fn shown(delivery: &Delivery) -> Vec<String> {
 }
 
 #[test]
-fn acquire_is_reentrant_and_release_frees_the_lock() {
-    let (_server, mut client) = start();
-    let first = client.acquire("k alice 30000");
-    assert_eq!((first.holds, first.lease_ms, first.waited_ms), (1, 30_000, 0));
-    let second = client.acquire("k alice 60000");
-    assert_eq!((second.fence, second.holds), (first.fence, 2));
-    assert_eq!(client.try_acquire("k bob 1000"), None);
-    assert_eq!(client.owner("k").as_deref(), Some("alice"));
-    assert_eq!((client.release("k alice"), client.release("k alice")), (1, 0));
-    assert_eq!((client.owner("k"), client.exists("k")), (None, false));
-    assert!(client.acquire("k bob 1000").fence > first.fence);
-}
-
-#[test]
-fn info_shows_holders_and_waiters() {
-    let (server, mut client) = start();
-    let fence = client.acquire("k alice 30000 LIMIT 2").fence;
-    client.acquire("k bob 30000 LIMIT 3");
-    let _waiter = waiter(&server, "k", "carol 30000 SHARED BLOCK 60000");
-    make_inbox(&mut client, "box", 60_000);
-    assert_eq!(client.enqueue("k dave 30000 QUEUE box 0 REQID d"), 1);
-    let lock = client.lock("k");
-    assert_eq!((lock.limit, lock.waiting), (2, 2));
-    assert_eq!(lock.standing()[0], ("alice".to_owned(), fence, 1));
-    assert_eq!(lock.owners(), ["alice", "bob"]);
-    let waiters = client.waiters("k");
-    let shown: Vec<_> = waiters
-        .iter()
-        .map(|waiter| (&*waiter.owner, waiter.limit, waiter.timeout_ms, waiter.is_queued))
-        .collect();
-    assert_eq!(shown, [("carol", -1, 60_000, false), ("dave", 1, -1, true)]);
-    assert!(client.find_lock("other").is_none());
-}
-
-#[test]
-fn wrong_owner_or_fence_is_refused() {
-    let (_server, mut client) = start();
-    client.assert_error("NOTHELD", "DLOCK.RELEASE k alice");
-    let fence = client.acquire("k alice 30000").fence;
-    client.assert_error("NOTOWNER", "DLOCK.RELEASE k bob");
-    client.assert_error("NOTOWNER", "DLOCK.EXTEND k bob 1000");
-    client.assert_error("STALE", "DLOCK.EXTEND k alice 1000 FENCE 1");
-    assert_eq!(client.extend(&format!("k alice 60000 FENCE {fence}")), 60_000);
-    client.ok("SET text x");
-    client.assert_error("WRONGTYPE", "DLOCK.ACQUIRE text alice 1000");
-    client.assert_error("WRONGTYPE", "GET k");
-}
-
-#[test]
-fn command_that_is_unknown_or_malformed_is_an_error() {
-    let (_server, mut client) = start();
-    assert_eq!(
-        client.error("FLUSHALL now"),
-        "ERR unknown command 'FLUSHALL', with args beginning with: 'now' "
-    );
-    assert_eq!(
-        client.error("dlock.owner"),
-        "ERR wrong number of arguments for 'dlock.owner' command"
-    );
-    client.assert_error("ERR", "DLOCK.ACQUIRE k alice 0");
-    client.assert_error("ERR", "SELECT 16");
-    assert_eq!(client.ask::<String>("PING"), "PONG");
-}
-
-#[test]
 fn blocked_waiter_is_granted_at_release_in_order() {
     let (server, mut client) = start();
     let fence = client.acquire("k alice 30000").fence;
@@ -174,38 +109,6 @@ fn waiter_that_disconnects_when_the_lock_is_released_is_not_granted() {
 }
 
 #[test]
-fn deadlock_is_refused() {
-    let (server, mut client) = start();
-    client.acquire("a alice 60000");
-    client.acquire("b bob 60000");
-    let _alice = waiter(&server, "b", "alice 60000 BLOCK 0");
-    client.assert_error("DEADLOCK", "DLOCK.ACQUIRE a bob 60000 BLOCK 5000");
-}
-
-#[test]
-fn queued_request_is_answered_and_acknowledged_by_cursor() {
-    let (_server, mut client) = start();
-    let first = make_inbox(&mut client, "box", 60_000);
-    client.acquire("k alice 30000");
-    assert_eq!(client.enqueue("k bob 20000 QUEUE box 0 REQID b"), 0);
-    assert_eq!(client.enqueue("k carol 20000 QUEUE box 0 REQID c"), 1);
-    client.release("k alice");
-    client.release("k carol REQID c");
-    let delivery = grants(&mut client, &format!("box {first}"));
-    assert_eq!(shown(&delivery), ["granted b k bob", "withdrawn c k carol"]);
-    let repeated = grants(&mut client, &format!("box {first}"));
-    assert_eq!(
-        (repeated.cursor, shown(&repeated)),
-        (delivery.cursor, shown(&delivery))
-    );
-    let next = grants(&mut client, &format!("box {}", delivery.cursor));
-    assert_eq!(next.answers, []);
-    client.assert_error("NOINBOX", &format!("DLOCK.GRANTS box {first}"));
-    client.assert_error("BUSYINBOX", "DLOCK.GRANTS box 0");
-    client.assert_error("NOINBOX", "DLOCK.ACQUIRE k dave 1000 QUEUE other 0 REQID d");
-}
-
-#[test]
 fn reader_that_blocks_gets_the_answer_when_it_comes() {
     let (server, mut client) = start();
     let cursor = make_inbox(&mut client, "box", 60_000);
@@ -222,26 +125,6 @@ fn reader_that_blocks_gets_the_answer_when_it_comes() {
     client.ask::<String>("PING");
     grants(&mut client, &format!("box {}", delivery.cursor));
     assert_eq!(code(&reply(&mut reader)), "UNBLOCKED");
-}
-
-#[test]
-fn repeat_of_a_request_changes_nothing() {
-    let (_server, mut client) = start();
-    make_inbox(&mut client, "box", 60_000);
-    let first = client.acquire("k alice 30000 REQID a");
-    let again = client.acquire("k alice 90000 REQID a");
-    assert_eq!((again.fence, again.holds), (first.fence, 1));
-    assert!(again.lease_ms <= 30_000);
-    client.enqueue("k bob 20000 QUEUE box 0 REQID b");
-    client.enqueue("k carol 20000 QUEUE box 0 REQID c");
-    assert_eq!(client.enqueue("k bob 20000 QUEUE box 0 REQID b"), 0);
-    assert_eq!(client.queue("k"), ["bob", "carol"]);
-    client.release("k alice REQID a");
-    assert_eq!(client.acquire("k bob 20000 QUEUE box 0 REQID b").holds, 1);
-    assert_eq!(
-        (client.release("k bob REQID b"), client.release("k bob REQID b")),
-        (0, 0)
-    );
 }
 
 #[test]
@@ -357,39 +240,6 @@ fn advanced_clock_ends_an_inbox_that_nobody_reads() {
 }
 
 #[test]
-fn inbox_that_ends_gives_its_unread_grants_to_the_next() {
-    let (server, mut client) = start();
-    make_inbox(&mut client, "box", 20_000);
-    client.acquire("k alice 600000");
-    client.enqueue("k bob 600000 QUEUE box 0 REQID b");
-    let mut carol = waiter(&server, "k", "carol 600000 BLOCK 0");
-    client.release("k alice");
-    assert_eq!(client.owner("k").as_deref(), Some("bob"));
-    server.advance(Duration::from_secs(25));
-    granted(&mut carol);
-}
-
-#[test]
-fn guard_runs_the_command_only_under_the_lock() {
-    let (server, mut client) = start();
-    let fence = client.acquire("k alice 30000").fence;
-    client.ok(&format!("DLOCK.GUARD k alice {fence} SET n 1"));
-    assert_eq!(
-        client.ask::<i64>(&format!("DLOCK.GUARD k alice {fence} INCR n")),
-        2
-    );
-    assert!(client.ask::<i64>(&format!("DLOCK.GUARD k alice {fence}")) > 20_000);
-    client.assert_error("STALE", "DLOCK.GUARD k alice 1 SET n 7");
-    client.assert_error("ERR", &format!("DLOCK.GUARD k alice {fence} SELECT 1"));
-    client.assert_error("ERR", &format!("DLOCK.GUARD k alice {fence} dlock.owner k"));
-    client.assert_error("ERR", &format!("DLOCK.GUARD k alice {fence} FLUSHALL"));
-    server.lose("k");
-    client.assert_error("NOTHELD", &format!("DLOCK.GUARD k alice {fence} SET n 7"));
-    assert_eq!(client.ask::<i64>("GET n"), 2);
-    assert_eq!(client.ask::<i64>("DEL n k"), 1);
-}
-
-#[test]
 fn pipeline_is_answered_in_order_across_a_wait() {
     let (server, mut client) = start();
     client.acquire("k alice 600000");
@@ -412,20 +262,6 @@ fn pipeline_is_answered_in_order_across_a_wait() {
 }
 
 #[test]
-fn resp3_has_maps_and_one_null() {
-    let server = TestServer::start();
-    let mut client = Client::connect(&format!("{}?protocol=resp3", server.url()));
-    client.acquire("k alice 30000");
-    assert!(matches!(client.ask("DLOCK.INFO k"), Value::Map(fields) if fields.len() == 4));
-    assert_eq!(client.ask::<Value>("DLOCK.INFO other"), Value::Nil);
-    assert_eq!(client.try_acquire("k bob 1000"), None);
-    let hello = client.ask::<Value>("HELLO 2");
-    assert!(matches!(hello, Value::Array(_)), "{hello:?}");
-    assert!(matches!(client.ask("DLOCK.INFO k"), Value::Array(fields) if fields.len() == 8));
-    client.assert_error("NOPROTO", "HELLO 4");
-}
-
-#[test]
 fn databases_have_locks_and_inboxes_of_their_own() {
     let server = TestServer::start();
     let mut client = Client::connect(&format!("{}/3", server.url()));
@@ -437,37 +273,6 @@ fn databases_have_locks_and_inboxes_of_their_own() {
     server.lose("k");
     client.ok("SELECT 3");
     assert_eq!(client.owner("k"), None);
-}
-
-#[test]
-fn many_waiters_of_an_inbox_are_all_answered() {
-    const WAITERS: usize = 20_000;
-    let (server, mut client) = start();
-    let mut cursor = make_inbox(&mut client, "box", 60_000);
-    let commands: Vec<String> = (0..WAITERS)
-        .flat_map(|n| {
-            let hold = format!("DLOCK.ACQUIRE k{n} alice 600000");
-            [
-                hold,
-                format!("DLOCK.ACQUIRE k{n} bob{n} 600000 QUEUE box 0 REQID r"),
-            ]
-        })
-        .collect();
-    assert_eq!(client.batch(&commands).len(), 2 * WAITERS);
-    let releases: Vec<String> = (0..WAITERS)
-        .map(|n| format!("DLOCK.RELEASE k{n} alice"))
-        .collect();
-    let mut releaser = connect(&server);
-    let mut answers = 0;
-    std::thread::scope(|scope| {
-        scope.spawn(move || releaser.batch(&releases));
-        while answers < WAITERS {
-            let delivery = grants(&mut client, &format!("box {cursor} BLOCK 60000"));
-            answers += delivery.answers.len();
-            cursor = delivery.cursor;
-        }
-    });
-    assert_eq!(answers, WAITERS);
 }
 
 #[test]

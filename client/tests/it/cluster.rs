@@ -1,7 +1,5 @@
 //! A cluster that loses nodes: waiting goes on at another one.
 
-use std::net::TcpListener;
-
 use crate::support::{ms, soon, until};
 use dlock_testkit::Cluster;
 use redis::cluster::ClusterClient;
@@ -25,19 +23,6 @@ async fn wait_for_lock(locks: &Locks, cluster: &Cluster, node: usize, key: &str)
     client.release(&format!("{key} alice"));
     let guard = soon("the lock", waiting).await.unwrap().unwrap();
     guard.release().await.unwrap();
-}
-
-#[tokio::test]
-async fn waiter_skips_dead_seed_node() {
-    let cluster = Cluster::start(3);
-    // Its port is free again at once.
-    let dead = TcpListener::bind("127.0.0.1:0")
-        .and_then(|dead| dead.local_addr())
-        .unwrap();
-    let nodes = [format!("redis://{dead}/"), cluster.nodes[0].url()];
-    let locks = Locks::open(ClusterClient::new(nodes).unwrap()).unwrap();
-    let key = cluster.key_on(1, "door");
-    wait_for_lock(&locks, &cluster, 1, &key).await;
 }
 
 #[tokio::test]

@@ -7,6 +7,8 @@ use dlock_testkit::Server;
 use redis_dlock_client::{Error, Guard, Locks};
 use tokio::runtime::Builder;
 
+use crate::support::runtime;
+
 /// Set in the copy: the address of the server, and how it ends.
 const ADDRESS: &str = "DLOCK_TEST_EXIT_ADDRESS";
 const ENDING: &str = "DLOCK_TEST_EXIT_ENDING";
@@ -60,7 +62,7 @@ fn program_that_ends_with_a_guard_leaves_no_lock() {
 #[test]
 fn last_handle_outside_of_async_code_waits_for_its_releases() {
     let server = Server::start();
-    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = runtime();
     for n in 0..20 {
         let locks = Locks::open(server.url()).unwrap();
         let guard = runtime.block_on(locks.acquire("door")).unwrap();

@@ -7,8 +7,8 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::support::{Journal, locks, ms, soon, until, until_free};
-use dlock_testkit::{Proxy, Server, Way, start};
+use crate::support::{ms, soon, until, until_free};
+use dlock_testkit::{Proxy, Server, Way};
 use redis::Parser;
 use redis_dlock_client::{Error, Guard, Locks, Lost, Owner, Settings};
 
@@ -87,208 +87,6 @@ async fn request_cut_at_any_byte_is_retried() {
 }
 
 #[tokio::test]
-async fn release_with_reply_cut_at_any_byte_is_repeated_and_unconfirmed() {
-    let scene = Scene::new();
-    let mut client = scene.server.client();
-    // ":0\r\n"
-    for bytes in 0..4 {
-        scene.warm_up().await;
-        let lock = scene.locks.lock("door");
-        let guard = lock.acquire().await.unwrap();
-        scene.proxy.cut_after(Way::ToClient, bytes);
-        let before = client.calls("dlock.release");
-        let released = guard.release().await;
-        let is_expected = matches!(released, Err(Error::Unconfirmed(_)));
-        assert!(is_expected, "cut after {bytes}: {released:?}");
-        assert!(!client.exists("door"), "cut after {bytes}");
-        let attempts = client.calls("dlock.release") - before;
-        assert!(attempts >= 2, "cut after {bytes}: {attempts}");
-    }
-}
-
-#[tokio::test]
-async fn renewal_with_reply_cut_at_any_byte_is_retried() {
-    let scene = Scene::new();
-    let mut client = scene.server.client();
-    // ":3000\r\n"
-    for bytes in 0..7 {
-        scene.warm_up().await;
-        let guard = scene.locks.lock("door").lease(ms(3000)).acquire().await.unwrap();
-        scene.proxy.cut_after(Way::ToClient, bytes);
-        until("the cut", || !scene.proxy.will_cut()).await;
-        let before = guard.remaining();
-        until("a renewal", || guard.remaining() > before || !guard.is_held()).await;
-        assert!(guard.is_held(), "cut after {bytes}");
-        assert_eq!(client.lock("door").holders[0].holds, 1);
-        guard.release().await.unwrap();
-    }
-}
-
-#[tokio::test]
-async fn short_lease_is_renewed_after_unresponsive_connection() {
-    let journal = Journal::default();
-    let scene = Scene::with(journal.settings());
-    let guard = scene.locks.lock("door").lease(ms(2000)).acquire().await.unwrap();
-    let mut client = scene.server.client();
-    until("a renewal", || client.calls("dlock.extend") >= 1).await;
-    // Nobody closes the connections, and new ones are fine.
-    scene.proxy.strand();
-    until("more renewals", || {
-        client.calls("dlock.extend") >= 4 || !guard.is_held()
-    })
-    .await;
-    assert!(guard.is_held());
-    assert!(journal.count("RenewFailed") >= 1);
-}
-
-#[tokio::test]
-async fn waiter_with_grant_cut_at_any_byte_is_granted_once() {
-    let scene = Scene::new();
-    let mut client = scene.server.client();
-    // "*4\r\n:<16 digits>\r\n:1\r\n:5000\r\n:<waited>\r\n"
-    for bytes in 0..=40 {
-        client.acquire("door alice 60000");
-        let lock = scene.locks.lock("door").owner("bob");
-        let waiting = tokio::spawn(async move { lock.lease(ms(5_000)).acquire().await });
-        until("a place in the queue", || client.queue("door") == ["bob"]).await;
-        scene.proxy.cut_after(Way::ToClient, bytes);
-        client.release("door alice");
-        let guard = soon("the lock", waiting).await.unwrap().unwrap();
-        let standing = client.lock("door").standing();
-        assert_eq!(standing, [("bob".into(), guard.fence(), 1)], "cut after {bytes}");
-        assert_released(guard, bytes).await;
-        until_free(&mut client, "door").await;
-    }
-}
-
-#[tokio::test]
-async fn release_without_reply_is_unconfirmed_and_continues() {
-    let scene = Scene::with(Settings::default().response_timeout(ms(100)));
-    let mut client = scene.server.client();
-    let lock = scene.locks.lock("door");
-    let guard = lock.acquire().await.unwrap();
-    scene.proxy.freeze(Way::ToServer);
-    let outcome = soon("an outcome", guard.release()).await.unwrap_err();
-    assert!(matches!(outcome, Error::Unconfirmed(_)), "{outcome:?}");
-    scene.proxy.thaw();
-    until_free(&mut client, "door").await;
-}
-
-#[tokio::test]
-async fn unsent_release_is_unconfirmed_with_its_reason_and_continues() {
-    let scene = Scene::with(Settings::default());
-    let lock = scene.locks.lock("door");
-    let guard = lock.acquire().await.unwrap();
-    scene.proxy.refuse(true);
-    scene.proxy.cut();
-    // The client notices on its next request: that one is not the release.
-    assert!(scene.locks.lock("other").try_acquire().await.is_err());
-    let outcome = soon("an outcome", guard.release()).await.unwrap_err();
-    let is_named = matches!(&outcome, Error::Unconfirmed(last) if matches!(**last, Error::Redis { .. }));
-    assert!(is_named, "{outcome:?}");
-    scene.proxy.refuse(false);
-    until_free(&mut scene.server.client(), "door").await;
-}
-
-#[tokio::test]
-async fn unreachable_server_times_out_with_its_error() {
-    let scene = Scene::new();
-    scene.warm_up().await;
-    scene.proxy.refuse(true);
-    scene.proxy.cut();
-    let start = Instant::now();
-    let lock = scene.locks.lock("door").timeout(ms(300));
-    let error = lock.acquire().await.unwrap_err();
-    assert!(start.elapsed() >= ms(300));
-    let is_expected = matches!(&error, Error::Timeout { last: Some(last), .. } if last.is_transient());
-    assert!(is_expected, "{error:?}");
-    let error = lock.try_acquire().await.unwrap_err();
-    assert!(matches!(error, Error::Redis { .. }), "{error:?}");
-}
-
-#[tokio::test]
-async fn acquire_waits_for_server_restart() {
-    let mut scene = Scene::new();
-    scene.warm_up().await;
-    scene.server.kill();
-    let waiting = tokio::spawn({
-        let lock = scene.locks.lock("door");
-        async move { lock.acquire().await }
-    });
-    tokio::time::sleep(ms(100)).await;
-    scene.server.start_again();
-    let guard = soon("the lock", waiting).await.unwrap().unwrap();
-    assert!(guard.is_held());
-}
-
-#[tokio::test]
-async fn waiter_keeps_its_place_when_connections_are_lost() {
-    let scene = Scene::new();
-    let mut client = scene.server.client();
-    client.acquire("door alice 60000");
-    let waiting = tokio::spawn({
-        let lock = scene.locks.lock("door").owner("bob");
-        async move { lock.acquire().await }
-    });
-    for _ in 0..3 {
-        until("a place in the queue", || client.queue("door") == ["bob"]).await;
-        let before = client.calls("dlock.grants");
-        scene.proxy.cut();
-        until("another call", || client.calls("dlock.grants") > before).await;
-    }
-    until("a place in the queue", || client.queue("door") == ["bob"]).await;
-    client.release("door alice");
-    let guard = soon("the lock", waiting).await.unwrap().unwrap();
-    guard.release().await.unwrap();
-    until_free(&mut client, "door").await;
-}
-
-#[tokio::test]
-async fn waiter_with_lost_grant_is_granted_once() {
-    let scene = Scene::new();
-    let mut client = scene.server.client();
-    for _ in 0..10 {
-        client.acquire("door alice 60000");
-        let waiting = tokio::spawn({
-            let lock = scene.locks.lock("door").owner("bob");
-            let lock = lock.lease(ms(5_000));
-            async move { lock.acquire().await }
-        });
-        until("a place in the queue", || client.queue("door") == ["bob"]).await;
-        scene.proxy.freeze(Way::ToClient);
-        client.release("door alice");
-        until("the grant", || client.owner("door").as_deref() == Some("bob")).await;
-        scene.proxy.cut();
-        scene.proxy.thaw();
-        let guard = soon("the lock", waiting).await.unwrap().unwrap();
-        // The server may have undone the grant when it saw the connection go: not once it was confirmed.
-        tokio::time::sleep(ms(60)).await;
-        assert!(guard.is_held());
-        assert_eq!(client.lock("door").standing(), [("bob".into(), guard.fence(), 1)]);
-        guard.release().await.unwrap();
-        until_free(&mut client, "door").await;
-    }
-}
-
-#[tokio::test]
-async fn waiter_dropped_during_outage_gets_no_lock() {
-    let scene = Scene::new();
-    let mut client = scene.server.client();
-    client.acquire("door alice 60000");
-    let lock = scene.locks.lock("door");
-    let waiting = tokio::spawn(async move { lock.acquire().await });
-    until("a place in the queue", || client.waiting("door") == 1).await;
-    // Before it is dropped, or the withdrawal could be faster.
-    scene.proxy.freeze(Way::ToServer);
-    waiting.abort();
-    assert!(waiting.await.unwrap_err().is_cancelled());
-    client.release("door alice");
-    until("the grant", || client.owner("door").is_some()).await;
-    scene.proxy.thaw();
-    until_free(&mut client, "door").await;
-}
-
-#[tokio::test]
 async fn lost_connection_is_replaced_once_for_all_requests() {
     let scene = Scene::new();
     let mut client = scene.server.client();
@@ -307,17 +105,6 @@ async fn lost_connection_is_replaced_once_for_all_requests() {
     }
     let after: i64 = client.server_number("stats", "total_connections_received");
     assert!(after - before <= 2, "{}", after - before);
-}
-
-#[tokio::test]
-async fn reads_recover_after_lost_connection() {
-    let scene = Scene::new();
-    scene.server.client().acquire("door alice 60000");
-    let lock = scene.locks.lock("door");
-    for _ in 0..5 {
-        assert!(lock.info().await.unwrap().is_some());
-        scene.proxy.cut();
-    }
 }
 
 #[tokio::test]
@@ -352,18 +139,6 @@ async fn connect_failure_that_nobody_awaited_is_not_reported_later() {
     tokio::time::sleep(ms(300)).await;
     scene.proxy.refuse(false);
     assert_eq!(lock.info().await.unwrap(), None);
-}
-
-#[tokio::test]
-async fn slow_network_loses_no_lock() {
-    let scene = Scene::new();
-    let mut client = scene.server.client();
-    scene.proxy.delay(Way::ToServer, ms(40));
-    scene.proxy.delay(Way::ToClient, ms(40));
-    let guard = scene.locks.lock("door").lease(ms(3000)).acquire().await.unwrap();
-    until("renewals", || client.calls("dlock.extend") >= 2).await;
-    assert!(guard.is_held());
-    guard.release().await.unwrap();
 }
 
 #[tokio::test]
@@ -501,22 +276,4 @@ async fn discarded_connection_is_reset() {
     let end = end.expect("the client closes what it gives up");
     let expected = std::io::ErrorKind::ConnectionReset;
     assert_eq!(end.expect_err("it is no orderly end").kind(), expected);
-}
-
-#[tokio::test]
-async fn timeout_of_waiter_names_unresponsive_server() {
-    let (server, mut client) = start();
-    client.acquire("door alice 60000");
-    let locks = locks(&server);
-    let lock = locks.lock("door").timeout(ms(7000));
-    let waiting = tokio::spawn(async move { lock.acquire().await });
-    until("a place in the queue", || client.waiting("door") == 1).await;
-    server.stop();
-    let error = soon("a timeout", waiting).await.unwrap().unwrap_err();
-    server.resume();
-    let is_outage = matches!(&error, Error::Timeout { last: Some(_), .. }) && error.is_transient();
-    assert!(is_outage, "{error:?}");
-    until("a reply", || client.waiting("door") == 0).await;
-    let held = locks.lock("door").timeout(ms(3000)).acquire().await.unwrap_err();
-    assert!(matches!(&held, Error::Timeout { last: None, .. }), "{held:?}");
 }

@@ -100,25 +100,3 @@ async fn fenced_write_in_cluster_goes_to_the_node_of_the_lock() {
         assert!(matches!(refused, Error::Lost(Lost::NotHeld)), "{refused:?}");
     }
 }
-
-#[tokio::test]
-async fn query_returns_reply_or_error_of_its_command() {
-    let server = Server::start();
-    let guard = locks(&server).acquire("door").await.unwrap();
-    let count: u64 = guard.query(&redis::Cmd::incr("count", 2)).await.unwrap();
-    assert_eq!(count, 2);
-    let none: Option<String> = guard.query(&redis::Cmd::get("report")).await.unwrap();
-    assert_eq!(none, None);
-    let wrong = guard
-        .query::<u64>(&redis::Cmd::hget("count", "field"))
-        .await
-        .unwrap_err();
-    let is_expected = matches!(&wrong, Error::Redis { error, .. } if error.code() == Some("WRONGTYPE"));
-    assert!(is_expected, "{wrong:?}");
-    let other = guard
-        .query::<u64>(&redis::Cmd::set("report", "text"))
-        .await
-        .unwrap_err();
-    assert!(matches!(other, Error::Redis { .. }), "{other:?}");
-    assert!(guard.is_held());
-}

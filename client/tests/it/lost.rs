@@ -1,98 +1,12 @@
-//! Leases are renewed, and a loss is reported in time.
+//! A lock that is lost, as far as only this client tells it so: `run`, tokens, events, and what comes late.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use crate::support::{Journal, assert_lost, locks, ms, soon, stall, until, until_free};
-use dlock_testkit::{Proxy, SLOW_MACHINE, Server, Way, renewed, start, wait_for};
-use redis_dlock_client::{Error, EventKind, Guard, Locks, Lost, RunError, Settings};
+use crate::support::{Journal, assert_lost, locks, ms, soon, until, until_free};
+use dlock_testkit::{Proxy, Server, Way, renewed, start};
+use redis_dlock_client::{EventKind, Locks, Lost, RunError, Settings};
 use tokio::time::timeout;
-
-#[tokio::test]
-async fn lease_is_renewed_while_guard_lives() {
-    let (server, mut client) = start();
-    let lock = locks(&server).lock("door").lease(ms(3000));
-    let guard = lock.acquire().await.unwrap();
-    let fence = guard.fence();
-    let start = Instant::now();
-    while start.elapsed() < ms(3500) {
-        assert!(guard.is_held(), "{guard:?}");
-        assert_eq!(client.lock("door").holders[0].fence, fence);
-        tokio::time::sleep(ms(20)).await;
-    }
-    guard.release().await.unwrap();
-}
-
-#[tokio::test]
-async fn lease_is_renewed_despite_blocked_runtime() {
-    let server = Server::start();
-    let lock = locks(&server).lock("door").lease(ms(3000));
-    let guard = lock.acquire().await.unwrap();
-    // This blocks the one thread of the test's runtime.
-    wait_for("a renewal", renewed(|| guard.remaining()));
-    guard.release().await.unwrap();
-}
-
-#[tokio::test]
-async fn renewal_stops_with_release() {
-    let (server, mut client) = start();
-    let locks = locks(&server);
-    client.ok("CONFIG RESETSTAT");
-    for n in 0..10 {
-        let guard = locks.lock("door").lease(ms(1500)).acquire().await.unwrap();
-        // Around the time of a renewal.
-        tokio::time::sleep(ms(495 + n)).await;
-        if n % 2 == 0 {
-            drop(guard)
-        } else {
-            drop(guard.release().await)
-        }
-        until_free(&mut client, "door").await;
-    }
-    // What was on its way has arrived.
-    tokio::time::sleep(ms(50)).await;
-    let before = client.calls("dlock.extend");
-    tokio::time::sleep(ms(300)).await;
-    assert_eq!(client.calls("dlock.extend"), before);
-}
-
-#[tokio::test]
-async fn hold_ends_locally_before_it_does_on_server() {
-    let (server, mut client) = start();
-    let lock = locks(&server).lock("door").lease(ms(500)).max_hold(ms(500));
-    let guard = lock.acquire().await.unwrap();
-    let start = Instant::now();
-    assert_eq!(guard.lost().await, Lost::MaxHold);
-    assert!(start.elapsed() < ms(500) + SLOW_MACHINE);
-    assert!(!guard.is_held() && guard.remaining().is_zero());
-    assert!(guard.token().is_cancelled());
-    // An ended lease is not revived.
-    let refused = guard.extend(ms(1000)).await.unwrap_err();
-    let is_expected = matches!(refused, Error::Lost(Lost::MaxHold));
-    assert!(is_expected, "{refused:?}");
-    until_free(&mut client, "door").await;
-    assert_lost(guard.release().await, Lost::MaxHold);
-}
-
-#[tokio::test]
-async fn release_of_broken_lock_reports_who_holds_it() {
-    let (server, mut client) = start();
-    let lock = locks(&server).lock("door").owner("alice");
-    let others = [
-        ("PING", Lost::NotHeld),
-        ("DLOCK.ACQUIRE door bob 60000", Lost::NotOwner),
-        ("DLOCK.ACQUIRE door alice 60000", Lost::Stale),
-    ];
-    for (other, expected) in others {
-        let guard = lock.acquire().await.unwrap();
-        client.call("DEL door").unwrap();
-        client.call(other).unwrap();
-        let released = guard.release().await;
-        let is_expected = matches!(&released, Err(Error::Lost(reason)) if *reason == expected);
-        assert!(is_expected, "{expected:?}: {released:?}");
-        client.call("DEL door").unwrap();
-    }
-}
 
 #[tokio::test]
 async fn broken_lock_is_reported_by_run() {
@@ -109,19 +23,6 @@ async fn broken_lock_is_reported_by_run() {
 }
 
 #[tokio::test]
-async fn unresponsive_server_does_not_hide_lease_expiry() {
-    let server = Server::start();
-    let proxy = Proxy::to(server.port());
-    let locks = Locks::open(proxy.url()).unwrap();
-    let guard = locks.lock("door").lease(ms(3000)).acquire().await.unwrap();
-    proxy.freeze(Way::ToServer);
-    let start = Instant::now();
-    assert_eq!(soon("the reason", guard.lost()).await, Lost::LeaseExpired);
-    assert!(start.elapsed() < ms(3000) + SLOW_MACHINE, "{:?}", start.elapsed());
-    assert!(!guard.is_held());
-}
-
-#[tokio::test]
 async fn token_cancelled_by_application_loses_no_lock() {
     let server = Server::start();
     let locks = locks(&server);
@@ -132,62 +33,6 @@ async fn token_cancelled_by_application_loses_no_lock() {
     server.client().call("DEL door").unwrap();
     assert_eq!(soon("the reason", guard.lost()).await, Lost::NotHeld);
     assert!(guard.token().is_cancelled());
-}
-
-#[tokio::test]
-async fn deleted_lock_is_lost_at_next_renewal() {
-    let (server, mut client) = start();
-    let locks = locks(&server);
-    let lock = locks.lock("door").lease(ms(3000));
-    let guard = lock.acquire().await.unwrap();
-    client.call("DEL door").unwrap();
-    assert_eq!(soon("the reason", guard.lost()).await, Lost::NotHeld);
-    assert_lost(guard.release().await, Lost::NotHeld);
-
-    let guard = lock.acquire().await.unwrap();
-    client.call("DEL door").unwrap();
-    client.acquire("door bob 60000");
-    assert_eq!(soon("the reason", guard.lost()).await, Lost::NotOwner);
-    assert_lost(guard.release().await, Lost::NotOwner);
-    assert_eq!(client.owner("door").as_deref(), Some("bob"));
-
-    client.release("door bob");
-    let guard = lock.clone().owner("alice").acquire().await.unwrap();
-    client.call("DEL door").unwrap();
-    client.acquire("door alice 60000");
-    assert_eq!(soon("the reason", guard.lost()).await, Lost::Stale);
-    assert_lost(guard.release().await, Lost::Stale);
-    assert_eq!(client.owner("door").as_deref(), Some("alice"));
-}
-
-#[tokio::test]
-async fn release_of_lost_lock_keeps_next_holder() {
-    let (server, mut client) = start();
-    let lock = locks(&server).lock("door").owner("alice");
-    let guard = lock.acquire().await.unwrap();
-    client.call("DEL door").unwrap();
-    client.acquire("door alice 60000");
-    assert!(guard.is_held(), "not noticed yet");
-    assert_lost(guard.release().await, Lost::Stale);
-    assert_eq!(client.lock("door").holder("alice").holds, 1);
-}
-
-#[tokio::test]
-async fn failed_renewal_is_retried() {
-    let (server, mut client) = start();
-    let proxy = Proxy::to(server.port());
-    let journal = Journal::default();
-    let locks = Locks::with(proxy.url(), journal.settings()).unwrap();
-    let guard = locks.lock("door").lease(ms(6000)).acquire().await.unwrap();
-    proxy.refuse(true);
-    proxy.cut();
-    until("a failed renewal", || journal.count("RenewFailed") > 0).await;
-    proxy.refuse(false);
-    let before = client.calls("dlock.extend");
-    until("a renewal", || client.calls("dlock.extend") > before).await;
-    assert!(guard.is_held());
-    assert_eq!(client.lock("door").holders[0].fence, guard.fence());
-    assert_eq!(journal.count("Ended"), 0);
 }
 
 #[tokio::test]
@@ -216,27 +61,6 @@ async fn renewal_of_ended_hold_reports_no_failure() {
 }
 
 #[tokio::test]
-async fn lock_whose_key_holds_another_type_is_lost() {
-    let (server, mut client) = start();
-    let locks = locks(&server);
-    let guards = [
-        locks.acquire("extended").await.unwrap(),
-        locks.acquire("released").await.unwrap(),
-        locks.acquire("queried").await.unwrap(),
-    ];
-    for guard in &guards {
-        let key = String::from_utf8_lossy(guard.key());
-        client.ok(&format!("SET {key} text"));
-    }
-    let [extended, released, queried] = guards;
-    assert_lost(extended.extend(ms(60_000)).await.map(drop), Lost::WrongType);
-    assert!(!extended.is_held());
-    assert_lost(released.release().await, Lost::WrongType);
-    assert_lost(queried.query::<()>(&redis::cmd("PING")).await, Lost::NotHeld);
-    assert!(!queried.is_held());
-}
-
-#[tokio::test]
 async fn second_grant_of_broken_lock_is_given_back() {
     let (server, mut client) = start();
     let locks = locks(&server);
@@ -254,62 +78,6 @@ async fn second_grant_of_broken_lock_is_given_back() {
     assert_lost(extended.extend(ms(60_000)).await.map(drop), Lost::Stale);
     until_free(&mut client, "released").await;
     until_free(&mut client, "extended").await;
-}
-
-#[tokio::test]
-async fn rejected_extension_is_sent_again() {
-    let (server, mut client) = start();
-    let guard = locks(&server).acquire("door").await.unwrap();
-    client.ok("CONFIG SET min-replicas-to-write 1");
-    let extending = tokio::spawn(async move { (guard.extend(ms(60_000)).await, guard) });
-    until("two attempts", || {
-        client.server_number::<u64>("stats", "total_error_replies") >= 2
-    })
-    .await;
-    client.ok("CONFIG SET min-replicas-to-write 0");
-    let (extended, guard) = soon("the extension", extending).await.unwrap();
-    assert!(extended.unwrap() > ms(50_000));
-    assert!(guard.is_held());
-}
-
-#[tokio::test]
-async fn rejected_renewal_is_retried() {
-    let (server, mut client) = start();
-    let journal = Journal::default();
-    let locks = Locks::with(server.url(), journal.settings()).unwrap();
-    let guard = locks.lock("door").lease(ms(6000)).acquire().await.unwrap();
-    client.ok("CONFIG SET min-replicas-to-write 1");
-    until("some refused renewals", || journal.count("RenewFailed") > 2).await;
-    assert!(guard.is_held());
-    assert_eq!(client.lock("door").holders[0].fence, guard.fence());
-    client.ok("CONFIG SET min-replicas-to-write 0");
-    let before = guard.remaining();
-    until("a renewal", || guard.remaining() > before).await;
-    assert!(guard.is_held());
-}
-
-#[tokio::test]
-async fn guard_is_lost_when_server_resumes_too_late() {
-    let server = Server::start();
-    let lock = locks(&server).lock("door").lease(ms(1000));
-    let guard = lock.acquire().await.unwrap();
-    stall(&server, ms(2000));
-    assert_eq!(soon("the reason", guard.lost()).await, Lost::LeaseExpired);
-    let refused = soon("an answer", guard.release()).await;
-    assert_lost(refused, Lost::LeaseExpired);
-}
-
-#[tokio::test]
-async fn max_hold_ends_renewed_guard() {
-    let (server, mut client) = start();
-    let lock = locks(&server).lock("door").lease(ms(3000)).max_hold(ms(3500));
-    let guard = lock.acquire().await.unwrap();
-    let start = Instant::now();
-    assert_eq!(guard.lost().await, Lost::MaxHold);
-    let took = start.elapsed();
-    assert!(took > ms(3400) && took < ms(3500) + SLOW_MACHINE, "{took:?}");
-    until_free(&mut client, "door").await;
-    drop(guard);
 }
 
 #[tokio::test]
@@ -352,69 +120,6 @@ async fn run_reports_loss_before_end_of_work() {
         })
     );
     assert!(is_expected, "{outcome:?}");
-}
-
-#[tokio::test]
-async fn late_grant_is_not_returned() {
-    let (server, mut client) = start();
-    let proxy = Proxy::to(server.port());
-    let locks = Locks::open(proxy.url()).unwrap();
-    locks.acquire("warm-up").await.unwrap().release().await.unwrap();
-    proxy.delay(Way::ToClient, ms(200));
-    let late = locks.lock("door").lease(ms(100)).try_acquire().await.unwrap_err();
-    assert!(matches!(late, Error::Lost(Lost::LeaseExpired)), "{late:?}");
-    until_free(&mut client, "door").await;
-}
-
-async fn until_all_renewed(guards: &[Guard]) {
-    let renewals = guards.iter().map(|guard| renewed(|| guard.remaining()));
-    let mut missing: Vec<_> = renewals.collect();
-    until("a renewal of each", || {
-        missing.retain_mut(|is_renewed| !is_renewed());
-        missing.is_empty()
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn hundreds_of_guards_share_one_renewal_thread() {
-    let (server, mut client) = start();
-    let locks = locks(&server);
-    let mut guards = Vec::new();
-    for n in 0..500 {
-        guards.push(
-            locks
-                .lock(format!("door{n}"))
-                .lease(ms(4000))
-                .acquire()
-                .await
-                .unwrap(),
-        );
-    }
-    until_all_renewed(&guards).await;
-    assert!(guards.iter().all(|guard| guard.is_held()));
-    drop(guards);
-    until("all to be free", || client.ask::<i64>("DBSIZE") == 0).await;
-}
-
-#[tokio::test]
-async fn extend_of_broken_lock_reports_who_holds_it() {
-    let (server, mut client) = start();
-    let lock = locks(&server).lock("door").owner("alice");
-    let others = [
-        ("PING", Lost::NotHeld),
-        ("DLOCK.ACQUIRE door bob 60000", Lost::NotOwner),
-        ("DLOCK.ACQUIRE door alice 60000", Lost::Stale),
-    ];
-    for (other, expected) in others {
-        let guard = lock.acquire().await.unwrap();
-        client.call("DEL door").unwrap();
-        client.call(other).unwrap();
-        assert_lost(guard.extend(ms(60_000)).await, expected);
-        assert_eq!(soon("the loss", guard.lost()).await, expected);
-        assert!(!guard.is_held());
-        client.call("DEL door").unwrap();
-    }
 }
 
 #[tokio::test]

@@ -8,7 +8,6 @@ mod examples;
 mod exit;
 mod faults;
 mod fenced;
-mod known_pitfalls;
 mod lost;
 mod many;
 mod proxy;

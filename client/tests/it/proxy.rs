@@ -5,7 +5,7 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use dlock_testkit::{Proxy, Way, wait_for};
+use dlock_testkit::{Proxy, Rejection, Way, packed, wait_for};
 
 /// Both ends of a connection through the proxy.
 struct Ends {
@@ -43,16 +43,6 @@ fn rest(stream: &mut TcpStream) -> Vec<u8> {
     let mut buffer = Vec::new();
     let _ = stream.read_to_end(&mut buffer);
     buffer
-}
-
-#[test]
-fn proxy_forwards_both_ways() {
-    let mut ends = Ends::new();
-    ends.client.write_all(b"question").unwrap();
-    assert_eq!(read(&mut ends.server, 8), b"question");
-    ends.server.write_all(b"answer").unwrap();
-    assert_eq!(read(&mut ends.client, 6), b"answer");
-    assert_eq!(ends.proxy.connections(), 1);
 }
 
 #[test]
@@ -187,11 +177,39 @@ fn matching_reply_is_lost() {
 }
 
 #[test]
-fn new_connections_go_to_another_port() {
-    let ends = Ends::new();
-    let other = TcpListener::bind(("127.0.0.1", 0)).unwrap();
-    ends.proxy.forward_to(other.local_addr().unwrap().port());
-    let mut client = TcpStream::connect(("127.0.0.1", ends.proxy.port())).unwrap();
-    client.write_all(b"hello").unwrap();
-    assert_eq!(read(&mut other.accept().unwrap().0, 5), b"hello");
+fn chosen_requests_are_rejected_among_others() {
+    let mut ends = Ends::new();
+    ends.proxy.reject(Rejection {
+        command: "DLOCK.ACQUIRE".into(),
+        key: "door".into(),
+        error: "BUSY says the test".into(),
+        times: 1,
+    });
+    let [chosen, other] = ["door", "gate"].map(|key| packed(&["dlock.acquire", key]));
+    let script = packed(&[
+        "EVAL",
+        "return redis.error_reply(ARGV[1])",
+        "0",
+        "BUSY says the test",
+    ]);
+    let (sent, expected) = (
+        [&*other, &chosen, &other, &chosen].concat(),
+        [&*other, &script, &other, &chosen].concat(),
+    );
+    // The second piece ends the request that the first one begins.
+    let (first, second) = sent.split_at(other.len() + 7);
+    ends.client.write_all(first).unwrap();
+    ends.client.write_all(second).unwrap();
+    assert_eq!(read(&mut ends.server, expected.len()), expected);
+    assert_eq!(ends.proxy.rejections(), (1, 0));
+}
+
+#[test]
+fn request_that_breaks_off_arrives_as_far_as_it_was_sent() {
+    let mut ends = Ends::new();
+    let request = packed(&["dlock.acquire", "door"]);
+    let part = &request[..request.len() - 4];
+    ends.client.write_all(part).unwrap();
+    ends.client.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(rest(&mut ends.server), part);
 }

@@ -1,23 +1,9 @@
 //! A lost connection is a reason to check the locks.
 
-#[cfg(feature = "cluster")]
-use dlock_testkit::Cluster;
-use dlock_testkit::{Proxy, Server};
+use dlock_testkit::{Cluster, Proxy, Server};
 use redis_dlock_client::{Locks, Lost};
 
-use crate::support::{locks, ms, until};
-
-#[tokio::test]
-async fn empty_restart_is_noticed_long_before_the_next_renewal() {
-    let mut server = Server::start();
-    // Renewed after 10 s.
-    let lock = locks(&server).lock("door").lease(ms(30_000));
-    let guard = lock.acquire().await.unwrap();
-    server.kill();
-    server.start_again();
-    let reason = tokio::time::timeout(ms(5_000), guard.lost()).await;
-    assert_eq!(reason, Ok(Lost::NotHeld));
-}
+use crate::support::{ms, until};
 
 #[tokio::test]
 async fn lost_connection_renews_every_hold_at_once() {
@@ -49,7 +35,6 @@ async fn lost_connection_without_holds_is_not_replaced() {
     assert!(locks.acquire("door").await.unwrap().is_held());
 }
 
-#[cfg(feature = "cluster")]
 #[tokio::test]
 async fn lost_node_of_cluster_is_noticed_long_before_the_next_renewal() {
     let mut cluster = Cluster::start(3);

@@ -4,13 +4,13 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use dlock_testkit::{Proxy, SLOW_MACHINE, Server, Way, start, wait_for};
+use dlock_testkit::{Proxy, SLOW_MACHINE, Server, start, wait_for};
 use redis_dlock_client::{Error, Locks, Lost, Settings};
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::Builder;
 
-use crate::support::{Journal, locks, ms};
+use crate::support::{Journal, locks, ms, runtime};
 
 /// The `block_on` of an executor that knows nothing of tokio.
 fn block_on<T>(future: impl Future<Output = T>) -> T {
@@ -33,10 +33,6 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 /// Polls once, as a task that is dropped, or not polled again for a while.
 fn poll_once<T>(future: std::pin::Pin<&mut impl Future<Output = T>>) -> Poll<T> {
     future.poll(&mut Context::from_waker(Waker::noop()))
-}
-
-fn runtime() -> Runtime {
-    Builder::new_current_thread().enable_all().build().unwrap()
 }
 
 /// All that locks and guards do.
@@ -69,13 +65,6 @@ async fn use_everything(server: &Server, locks: &Locks) {
 fn locks_work_without_tokio() {
     let server = Server::start();
     block_on(use_everything(&server, &locks(&server)));
-}
-
-#[test]
-fn locks_work_in_a_runtime_without_sockets_and_timers() {
-    let server = Server::start();
-    let runtime = Builder::new_current_thread().build().unwrap();
-    runtime.block_on(use_everything(&server, &locks(&server)));
 }
 
 #[test]
@@ -178,42 +167,6 @@ fn request_dropped_in_a_runtime_that_nobody_drives_leaves_no_lock() {
     // What was left to be written is not sent later.
     runtime.block_on(async { tokio::time::sleep(ms(50)).await });
     assert_eq!(client.ask::<u64>("DBSIZE"), 0);
-}
-
-#[test]
-fn request_dropped_with_a_silent_connection_is_given_back_on_another() {
-    let (server, mut client) = start();
-    let proxy = Proxy::to(server.port());
-    let (runtime, locks) = (runtime(), Locks::open(proxy.url()).unwrap());
-    let settled = runtime.block_on(locks.acquire("other")).unwrap();
-    wait_for("the connection of the background", || proxy.connections() == 2);
-    runtime.block_on(async {
-        let mut acquiring = pin!(locks.acquire("door"));
-        proxy.freeze(Way::ToClient);
-        while client.find_lock("door").is_none() {
-            assert!(poll_once(acquiring.as_mut()).is_pending());
-            tokio::time::sleep(ms(1)).await;
-        }
-    });
-    proxy.thaw();
-    wait_for("the lock to be given back", || client.find_lock("door").is_none());
-    assert!(settled.is_held());
-}
-
-#[test]
-fn idle_runtime_loses_no_lock() {
-    let (server, mut client) = start();
-    let (runtime, locks) = (runtime(), locks(&server));
-    let guard = runtime
-        .block_on(locks.lock("door").lease(ms(1000)).acquire())
-        .unwrap();
-    let fence = guard.fence();
-    thread::sleep(Duration::from_secs(3));
-    assert!(guard.is_held());
-    assert_eq!(client.lock("door").holders[0].fence, fence);
-    // The server was restarted meanwhile: its connection is replaced by the next call.
-    client.call("CLIENT KILL TYPE normal SKIPME yes").unwrap();
-    runtime.block_on(guard.release()).unwrap();
 }
 
 #[test]

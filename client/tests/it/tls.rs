@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::addresses::check;
-use dlock_testkit::{Client, Delivery, Sentinel, Server, free_port, tls};
+use dlock_testkit::{Client, Sentinel, Server, free_port, tls};
 use redis::cluster::ClusterClient;
 use redis::sentinel::{SentinelClientBuilder, SentinelServerType};
 use redis::{ClientTlsConfig, ConnectionAddr, TlsCertificates, TlsMode};
@@ -67,55 +67,4 @@ async fn sentinel_and_primary_are_shown_certificate_of_application() {
         Locks::open(builder.build().unwrap()).unwrap()
     };
     check_certificates(folder.path(), open, &mut primary.client()).await;
-}
-
-/// The reader and the requests of an inbox, as any Redis client sends them.
-#[test]
-fn inbox_is_read_over_tls() {
-    const REQUESTS: usize = 1_200;
-    let (folder, port) = (TempDir::new().unwrap(), free_port());
-    tls::write_certificate(folder.path());
-    let _server = Server::with(&tls::config(folder.path(), port, "no"));
-    let trusted = TlsCertificates {
-        client_tls: None,
-        root_cert: Some(fs::read(tls::certificate(folder.path())).unwrap()),
-    };
-    let client = redis::Client::build_with_tls(format!("rediss://127.0.0.1:{port}/"), trusted).unwrap();
-    let (mut requests, mut reader) = (client.get_connection().unwrap(), client.get_connection().unwrap());
-    let mut call = |cursor: u64| {
-        let mut grants = redis::cmd("DLOCK.GRANTS");
-        grants.arg("inbox").arg(cursor).arg("BLOCK").arg(60_000);
-        Delivery::parse(&grants.query(&mut reader).unwrap())
-    };
-    let acquire = |owner: String| {
-        let mut acquire = redis::cmd("DLOCK.ACQUIRE");
-        acquire.arg("door").arg(owner).arg(60_000);
-        acquire
-    };
-    let mut cursor = call(0).cursor;
-    let mut pipeline = redis::pipe();
-    pipeline.add_command(acquire("alice".into())).ignore();
-    for n in 0..REQUESTS {
-        let mut request = acquire(format!("owner{n}"));
-        request
-            .arg("SHARED")
-            .arg("QUEUE")
-            .arg("inbox")
-            .arg(0)
-            .arg("REQID")
-            .arg(n);
-        pipeline.add_command(request).ignore();
-    }
-    pipeline.exec(&mut requests).unwrap();
-    let mut release = redis::cmd("DLOCK.RELEASE");
-    release.arg("door").arg("alice").exec(&mut requests).unwrap();
-    let mut received = 0;
-    while received < REQUESTS {
-        let delivery = call(cursor);
-        for answer in delivery.answers {
-            assert_eq!(answer.shown(), format!("granted {received} door owner{received}"));
-            received += 1;
-        }
-        cursor = delivery.cursor;
-    }
 }

@@ -1,12 +1,6 @@
 //! Servers that fail.
 
-use std::net::TcpListener;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::thread;
-
-use redis_dlock_quorum::NoQuorum;
-use redis_dlock_quorum::{Error, Lost};
+use redis_dlock_quorum::{Error, Lost, NoQuorum};
 
 use super::*;
 
@@ -84,7 +78,7 @@ async fn first_server_that_goes_silent_while_requests_wait_is_left() {
         let guard = locks.acquire("door").await.unwrap();
         nodes.until_held("door", 3).await;
         let others = nodes.locks();
-        let waiting = tokio::spawn(async move { others.acquire("door").await });
+        let waiting = acquiring(&others, "door");
         nodes.until_waiting("door", 1).await;
         if is_killed {
             nodes.servers[0].kill();
@@ -125,52 +119,6 @@ async fn silent_server_is_asked_less_even_if_nobody_waits_for_its_replies() {
     }
     let requests = nodes.calls()[2][0] - before;
     assert!(requests < acquired * 2 / 3, "{requests} for {acquired} locks");
-}
-
-/// Nor when they wait, which is only for a moment.
-#[tokio::test]
-async fn silent_server_is_noticed_by_requests_that_are_dropped_early() {
-    let nodes = Nodes::start(2);
-    let (silent, connections) = silent_server();
-    let urls = nodes.proxies.iter().map(Proxy::url).chain([silent]);
-    let locks = Locks::open(urls).unwrap();
-    let start = Instant::now();
-    loop {
-        let before = connections.load(Relaxed);
-        nodes.occupy([0, 1], "door");
-        let waiting = tokio::spawn({
-            let locks = locks.clone();
-            async move { locks.acquire("door").await }
-        });
-        nodes.until_waiting_everywhere("door", 1).await;
-        for server in &nodes.servers {
-            server.client().release("door somebody");
-        }
-        let guard = soon("the lock", waiting).await.unwrap().unwrap();
-        guard.release().await.unwrap();
-        let is_noticed = connections.load(Relaxed) == before;
-        if is_noticed || start.elapsed() > NODE_TIMEOUT * 3 {
-            assert!(is_noticed, "it is asked after {:?}", start.elapsed());
-            break;
-        }
-        // Most of the time no request waits.
-        tokio::time::sleep(ms(200)).await;
-    }
-}
-
-/// It accepts connections and never replies. Its address, and the number of connections.
-fn silent_server() -> (String, Arc<AtomicUsize>) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("redis://{}/", listener.local_addr().unwrap());
-    let count = Arc::new(AtomicUsize::new(0));
-    let connections = Arc::clone(&count);
-    thread::spawn(move || {
-        let _open: Vec<_> = listener
-            .incoming()
-            .inspect(|_| _ = count.fetch_add(1, Relaxed))
-            .collect();
-    });
-    (url, connections)
 }
 
 #[tokio::test]
@@ -230,7 +178,7 @@ async fn waiting_client_acquires_when_a_majority_is_back() {
         nodes.servers[server].kill();
     }
     let locks = nodes.locks();
-    let waiting = tokio::spawn(async move { locks.acquire("door").await });
+    let waiting = acquiring(&locks, "door");
     tokio::time::sleep(ms(100)).await;
     nodes.servers[2].start_again();
     drop(soon("the lock", waiting).await.unwrap().unwrap());
@@ -241,40 +189,33 @@ async fn waiting_client_asks_a_server_again_after_its_restart() {
     let mut nodes = Nodes::start(3);
     nodes.occupy([1, 2], "door");
     let locks = nodes.locks();
-    let waiting = tokio::spawn(async move { locks.acquire("door").await });
+    let waiting = acquiring(&locks, "door");
     nodes.until_waiting_elsewhere("door").await;
     // It has forgotten its holder.
     nodes.servers[1].crash_and_restart();
     drop(soon("the lock", waiting).await.unwrap().unwrap());
 }
 
+/// A lock on three servers, with a short lease.
+async fn held_by_three() -> (Nodes, Guard) {
+    let nodes = Nodes::start(3);
+    let lock = nodes.locks().lock("door").lease(ms(3000));
+    let guard = lock.acquire().await.unwrap();
+    nodes.until_held("door", 3).await;
+    (nodes, guard)
+}
+
 #[tokio::test]
 async fn loss_of_a_majority_is_noticed() {
     // By the clock.
-    let mut nodes = Nodes::start(3);
-    let guard = nodes
-        .locks()
-        .lock("door")
-        .lease(ms(3000))
-        .acquire()
-        .await
-        .unwrap();
-    nodes.until_held("door", 3).await;
+    let (mut nodes, guard) = held_by_three().await;
     nodes.servers[0].kill();
     until("a renewal", renewed(|| guard.remaining())).await;
     nodes.servers[1].stop();
     assert_eq!(soon("the loss", guard.lost()).await, Lost::LeaseExpired);
     nodes.servers[1].resume();
     // By what the servers say.
-    let nodes = Nodes::start(3);
-    let guard = nodes
-        .locks()
-        .lock("door")
-        .lease(ms(3000))
-        .acquire()
-        .await
-        .unwrap();
-    nodes.until_held("door", 3).await;
+    let (nodes, guard) = held_by_three().await;
     for server in [0, 2] {
         nodes.servers[server].client().send("DEL door");
     }
@@ -338,17 +279,6 @@ async fn late_grant_joins_the_lock() {
 }
 
 #[tokio::test]
-async fn late_grant_of_a_released_lock_is_released() {
-    let nodes = Nodes::start(3);
-    let locks = nodes.locks();
-    locks.acquire("warm-up").await.unwrap().release().await.unwrap();
-    nodes.proxies[2].delay(Way::ToClient, NODE_TIMEOUT / 3);
-    locks.acquire("door").await.unwrap().release().await.unwrap();
-    soon("what is left", locks.shutdown()).await;
-    nodes.until_free("door").await;
-}
-
-#[tokio::test]
 async fn server_that_restarts_empty_grants_nothing_before_its_grace_is_over() {
     let mut nodes = Nodes::start(3);
     let locks = nodes.locks();
@@ -359,7 +289,7 @@ async fn server_that_restarts_empty_grants_nothing_before_its_grace_is_over() {
     nodes.servers[0].add_config("dlock.startup-grace-ms 60000");
     nodes.servers[0].crash_and_restart();
     let others = nodes.locks();
-    let waiting = tokio::spawn(async move { others.acquire("door").await });
+    let waiting = acquiring(&others, "door");
     // It does not wait in the queue of the server that grants nothing.
     until("it to wait at the second server", || {
         nodes.servers[1].client().waiting("door") == 1

@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 use crate::support::{Journal, ms, soon, until};
 use dlock_testkit::{Proxy, SLOW_MACHINE, Server, Way, renewed};
-use redis_dlock_quorum::Locks;
-use redis_dlock_quorum::Settings;
+use redis_dlock_quorum::{Error, Guard, Locks, Settings};
+use tokio::task::JoinHandle;
 
 /// That of the default settings.
 const NODE_TIMEOUT: Duration = ms(1000);
@@ -150,6 +150,12 @@ impl Nodes {
         let held = || self.holders(key).len() == count;
         until(&format!("{count} servers to hold {key}"), held).await;
     }
+}
+
+/// An acquisition in a task of its own.
+fn acquiring(locks: &Locks, key: &str) -> JoinHandle<Result<Guard, Error>> {
+    let lock = locks.lock(key);
+    tokio::spawn(async move { lock.acquire().await })
 }
 
 /// Whether the server has not been killed.

@@ -59,10 +59,7 @@ async fn even_split_of_the_votes_is_busy() {
         matches!(refused, Error::Timeout { last: None, .. }),
         "{refused:?}"
     );
-    let waiting = tokio::spawn({
-        let locks = locks.clone();
-        async move { locks.acquire("door").await }
-    });
+    let waiting = acquiring(&locks, "door");
     nodes.until_waiting("door", 1).await;
     for server in 0..2 {
         nodes.servers[server].client().release("door somebody");

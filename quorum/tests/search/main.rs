@@ -43,14 +43,11 @@ const GUESSES: [&[u8]; 5] = [&[1, 1], &[15, 30], &[23, 11], &[24, 27], &[60, 22]
 #[test]
 fn guards_exclude_each_other_and_fences_rise_with_any_guess() {
     for guesses in GUESSES {
-        let name = format!("guesses {guesses:?}");
-        holds(
-            &name,
-            DrivenSetting {
-                guesses,
-                ..attempts()
-            },
-        );
+        let setting = DrivenSetting {
+            guesses,
+            ..attempts()
+        };
+        holds(&format!("guesses {guesses:?}"), setting);
     }
 }
 
@@ -64,61 +61,36 @@ fn lost_raises_change_nothing() {
     holds("a lost raise", lost);
 }
 
-fn restarting() -> DrivenSetting {
-    DrivenSetting {
-        world: Setting {
-            restarts: 1,
-            restarting: 1,
-            ..Setting::default()
-        },
+#[test]
+#[ignore = "minutes in a release build: make model"]
+fn restarts_deaths_late_leases_and_waits_change_nothing() {
+    let in_world = |world| DrivenSetting { world, ..attempts() };
+    let restarting = in_world(Setting {
+        restarts: 1,
+        restarting: 1,
+        ..Setting::default()
+    });
+    let slow = in_world(Setting {
+        slow_clients: true,
+        ..Setting::default()
+    });
+    let dying = DrivenSetting {
+        deaths: 1,
         ..attempts()
-    }
-}
-
-#[test]
-#[ignore = "minutes in a release build: make model"]
-fn restarts_with_data_or_with_a_grace_change_nothing() {
-    holds("a restart", restarting());
-}
-
-#[test]
-#[ignore = "minutes in a release build: make model"]
-fn deaths_change_nothing() {
-    holds(
-        "a death",
-        DrivenSetting {
-            deaths: 1,
-            ..attempts()
-        },
-    );
-}
-
-fn slow() -> DrivenSetting {
-    DrivenSetting {
-        world: Setting {
-            slow_clients: true,
-            ..Setting::default()
-        },
+    };
+    let waiting = |guesses| DrivenSetting {
+        guesses,
+        waits: true,
         ..attempts()
-    }
-}
-
-#[test]
-#[ignore = "minutes in a release build: make model"]
-fn leases_that_end_during_the_acquisition_change_nothing() {
-    holds("slow clients", slow());
-}
-
-#[test]
-#[ignore = "minutes in a release build: make model"]
-fn waits_in_the_queues_change_nothing() {
-    for guesses in [&[15, 30][..], &[24, 22]] {
-        let waits = DrivenSetting {
-            guesses,
-            waits: true,
-            ..attempts()
-        };
-        holds(&format!("in the queues, guesses {guesses:?}"), waits);
+    };
+    for (name, setting) in [
+        ("a restart", restarting),
+        ("slow clients", slow),
+        ("a death", dying),
+        ("in the queues, far guesses", waiting(&[15, 30])),
+        ("in the queues, near guesses", waiting(&[24, 22])),
+    ] {
+        holds(name, setting);
     }
 }
 
@@ -199,138 +171,60 @@ mod queues {
     }
 
     #[test]
-    fn client_that_does_not_ask_again_waits_forever() {
-        let breach = Some(ClientBreach::NotAskedAgain);
-        let setting = DrivenSetting {
-            breach,
-            ..restarting(3, &[23])
-        };
-        println!("{}", stuck("not asked again", setting).expect("stuck"));
-    }
-
-    #[test]
-    fn clients_that_keep_less_than_a_majority_wait_for_each_other() {
-        let breach = Some(ClientBreach::GrantsKept);
-        let setting = DrivenSetting {
-            breach,
-            ..waiting(&[23, 23, 23])
-        };
-        println!("{}", stuck("grants kept", setting).expect("stuck"));
-    }
-
-    #[test]
-    fn clients_that_keep_other_places_give_up_again_and_again() {
-        let breach = Some(ClientBreach::PlacesKept);
-        let setting = DrivenSetting {
-            breach,
-            ..waiting(&[23, 23, 23])
-        };
-        println!("{}", stuck("places kept", setting).expect("stuck"));
+    fn without_a_rule_of_the_queues_clients_wait_for_ever() {
+        for (breach, setting) in [
+            (ClientBreach::NotAskedAgain, restarting(3, &[23])),
+            (ClientBreach::GrantsKept, waiting(&[23; 3])),
+            (ClientBreach::PlacesKept, waiting(&[23; 3])),
+        ] {
+            let breach = Some(breach);
+            let way = stuck(&format!("{breach:?}"), DrivenSetting { breach, ..setting });
+            println!("{}", way.expect("stuck"));
+        }
     }
 }
 
-mod rules_left_out {
-    use super::*;
-
-    fn client(breach: ClientBreach, guesses: &'static [u8]) -> DrivenSetting {
-        DrivenSetting {
+#[test]
+fn without_a_rule_of_the_client_a_guarantee_is_broken() {
+    use ClientBreach::*;
+    for (breach, guesses, lost_raises, expected) in [
+        (GuessTrusted, &[15, 15][..], 0, Violation::FenceFell),
+        (RaiseNotAwaited, &[1, 1], 0, Violation::FenceFell),
+        (NoRaise, &[1, 1], 0, Violation::FenceFell),
+        (LargerFenceCounts, &[1, 1], 0, Violation::FenceFell),
+        (RejectedRaiseRepeated, &[1, 1], 1, Violation::RaisesWithoutEnd),
+        (GuardOutlivesLease, &[15, 30], 0, Violation::TwoGuards),
+    ] {
+        let setting = DrivenSetting {
             guesses,
+            lost_raises,
             breach: Some(breach),
             ..attempts()
-        }
-    }
-
-    fn server(breach: Breach, setting: DrivenSetting) -> DrivenSetting {
-        DrivenSetting {
-            world: Setting {
-                breach: Some(breach),
-                ..setting.world
-            },
-            ..setting
-        }
-    }
-
-    #[test]
-    fn guess_that_is_trusted_lets_fences_fall() {
-        let setting = client(ClientBreach::GuessTrusted, &[15, 15]);
-        violates("guess trusted", setting, Violation::FenceFell);
-    }
-
-    #[test]
-    fn raise_that_is_not_awaited_lets_fences_fall() {
-        let setting = client(ClientBreach::RaiseNotAwaited, &[1, 1]);
-        violates("raise not awaited", setting, Violation::FenceFell);
-    }
-
-    #[test]
-    fn raise_that_is_not_sent_lets_fences_fall() {
-        let setting = client(ClientBreach::NoRaise, &[1, 1]);
-        violates("no raise", setting, Violation::FenceFell);
-    }
-
-    #[test]
-    fn rejected_raise_that_is_repeated_has_no_end() {
-        let setting = DrivenSetting {
-            lost_raises: 1,
-            ..client(ClientBreach::RejectedRaiseRepeated, &[1, 1])
         };
-        violates("rejected raise repeated", setting, Violation::RaisesWithoutEnd);
+        violates(&format!("{breach:?}"), setting, expected);
     }
+}
 
-    #[test]
-    fn larger_fence_counted_as_confirmation_lets_fences_fall() {
-        let setting = client(ClientBreach::LargerFenceCounts, &[1, 1]);
-        violates("larger fence counts", setting, Violation::FenceFell);
-    }
-
-    #[test]
-    fn guard_that_outlives_its_lease_allows_two_guards() {
-        let setting = client(ClientBreach::GuardOutlivesLease, &[15, 30]);
-        violates("guard outlives lease", setting, Violation::TwoGuards);
-    }
-
-    #[test]
-    fn raise_that_keeps_the_counter_lets_fences_fall() {
-        let guesses: &[u8] = &[1, 1];
-        let setting = server(
-            Breach::RaiseWithoutCounter,
-            DrivenSetting {
-                guesses,
-                ..attempts()
-            },
-        );
-        violates("raise without counter", setting, Violation::FenceFell);
-    }
-
-    #[test]
-    fn restart_without_grace_allows_two_guards() {
-        let setting = server(Breach::NoGrace, restarting());
-        violates("no grace", setting, Violation::TwoGuards);
-    }
-
-    #[test]
-    fn clock_taken_before_grace_lets_fences_fall() {
-        let guesses: &[u8] = &[24, 1];
-        let setting = server(
-            Breach::FencesAdvancedBeforeGrace,
-            DrivenSetting {
-                guesses,
-                ..restarting()
-            },
-        );
-        violates("clock before grace", setting, Violation::FenceFell);
-    }
-
-    #[test]
-    fn unbounded_min_fence_lets_fences_fall() {
-        let guesses: &[u8] = &[60, 1];
-        let setting = server(
-            Breach::UnboundedMinFence,
-            DrivenSetting {
-                guesses,
-                ..restarting()
-            },
-        );
-        violates("unbounded MINFENCE", setting, Violation::FenceFell);
+#[test]
+fn without_a_rule_of_the_servers_a_guarantee_is_broken() {
+    use Breach::*;
+    for (breach, guesses, restarts, expected) in [
+        (RaiseWithoutCounter, &[1, 1][..], 0, Violation::FenceFell),
+        (NoGrace, &[15, 30], 1, Violation::TwoGuards),
+        (FencesAdvancedBeforeGrace, &[24, 1], 1, Violation::FenceFell),
+        (UnboundedMinFence, &[60, 1], 1, Violation::FenceFell),
+    ] {
+        let world = Setting {
+            restarts,
+            restarting: 1,
+            breach: Some(breach),
+            ..Setting::default()
+        };
+        let setting = DrivenSetting {
+            world,
+            guesses,
+            ..attempts()
+        };
+        violates(&format!("{breach:?}"), setting, expected);
     }
 }

@@ -7,8 +7,9 @@ use serde_json::{Map, Value};
 use crate::key;
 use crate::world::World;
 
-/// A lease that may be shorter than the way to the server: a grant that comes too late is given back, and asked for anew.
-const SHORT_MS: f64 = 100.0;
+/// A lease that may be shorter than the way to the server, on a busy machine: a grant that comes too late is given back,
+/// and asked for anew.
+const SHORT_MS: f64 = 1_000.0;
 /// How often, generously.
 const ANEW: usize = 12;
 

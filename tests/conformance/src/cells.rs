@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use crate::error_table::{Column, Reaction, Row, rows};
 use crate::outcome::Outcome;
+use crate::world::is_synchronous;
 
 /// More often than any client asks.
 const ALWAYS: u64 = 1_000_000;
@@ -114,6 +115,10 @@ impl Fault {
 fn parts(fault: &Fault, column: Column, reaction: Reaction) -> Vec<Value> {
     match (column, reaction) {
         (_, Reaction::Never) => vec![],
+        // An inbox brings the grant that no reply did.
+        (Column::Waiting, Reaction::Again) if fault.is_lost_reply && is_synchronous() => {
+            vec![waits_again(fault)]
+        }
         (Column::Waiting, Reaction::Again) => vec![waits_again(fault), times_out(fault)],
         (Column::Waiting, _) => vec![acquisition_is_told(fault, "acquire")],
         (Column::Trying, Reaction::Again) => vec![tries_again(fault)],

@@ -15,7 +15,6 @@ use serde_json::{Map, Value, json};
 use crate::launch::Launch;
 use crate::outcome::{Outcome, within};
 use crate::output::{Output, Received};
-use crate::stand_in::StandIn;
 
 /// How long a driver may take to start: interpreters are slow on a busy machine.
 const START_LIMIT: Duration = Duration::from_secs(60);
@@ -32,8 +31,6 @@ pub struct Driver {
     /// Its first line, which says what it is.
     pub hello: Value,
     pub proxy: Proxy,
-    /// Behind the proxy.
-    pub stand_in: StandIn,
     /// The commands, of which the first has the number 1.
     sent: Vec<Sent>,
     /// When it was stopped or killed first: from then on it cannot know what it holds.
@@ -51,8 +48,7 @@ pub struct Sent {
 impl Driver {
     /// Starts a driver that finds the server at `server_port` behind a network of its own, and reads its first line.
     pub fn start(launch: &Launch, server_port: u16) -> Outcome<Self> {
-        let stand_in = StandIn::to(server_port);
-        let proxy = Proxy::to(stand_in.port());
+        let proxy = Proxy::to(server_port);
         let stderr = tempfile::tempfile().map_err(|error| error.to_string())?;
         let mut command = launch.command(&proxy.url());
         let child = command
@@ -74,7 +70,6 @@ impl Driver {
             output,
             hello: Value::Null,
             proxy,
-            stand_in,
             sent: Vec::new(),
             stopped_at: None,
             is_killed: false,

@@ -5,7 +5,7 @@
 //! - [`driver`]: a program in some language that speaks the protocol, as a process, [`output`]: what it writes,
 //!   [`launch`]: how it is started.
 //! - [`world`]: the servers, networks and drivers of one scenario. [`steps`] carries out what a scenario says,
-//!   [`stand_in`] answers requests in place of the server, [`usage`] counts what a driver uses.
+//!   [`usage`] counts what a driver uses.
 //! - [`history`] and [`requests`] check what the drivers and the server saw, [`aftermath`] what is left at the end;
 //!   [`asked`] and [`key`]: what they were about.
 //! - [`run`]: scenarios of a level, side by side; [`places`]: how many at once.
@@ -28,7 +28,6 @@ pub mod places;
 pub mod requests;
 pub mod run;
 pub mod scenario;
-pub mod stand_in;
 pub mod steps;
 pub mod usage;
 pub mod world;

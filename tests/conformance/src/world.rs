@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::env;
 use std::time::{Duration, Instant};
 
-use dlock_testkit::{Client, Server, wait_for};
+use dlock_testkit::{Client, Rejection, Server, wait_for};
 use redis::Value;
 
 use crate::driver::Driver;
@@ -13,15 +13,14 @@ use crate::monitor::{Executed, Monitor};
 use crate::outcome::{Outcome, within};
 use crate::places::STARTS;
 use crate::scenario::{FIRST_DRIVER, Scenario};
-use crate::stand_in::Answer;
 use crate::usage::Usage;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 /// If this variable is set, all scenarios run on a primary that tells of grants when its replica has them.
 const SYNCHRONOUS: &str = "DLOCK_SYNCHRONOUS";
 
-/// Whether it is. Then the number of requests is not asked for: an inbox is needed sooner, and brings what a lost reply
-/// did not.
+/// Whether it is. Then ACQUIREs are not counted: the first one finds no inbox, and an inbox brings what a lost reply did
+/// not.
 pub fn is_synchronous() -> bool {
     env::var_os(SYNCHRONOUS).is_some()
 }
@@ -37,6 +36,8 @@ pub struct World {
     pub losses: Vec<(Instant, Option<String>)>,
     /// Losses that the scenario expects to be told.
     pub losses_told: BTreeSet<(String, u64)>,
+    /// The requests whose replies are lost, as the last step says that has some lost.
+    pub loses_replies_to: String,
     /// What drivers used, by name.
     pub usages: BTreeMap<String, Usage>,
     marks: usize,
@@ -93,6 +94,7 @@ impl World {
             names: BTreeMap::new(),
             losses: Vec::new(),
             losses_told: BTreeSet::new(),
+            loses_replies_to: String::new(),
             usages: BTreeMap::new(),
             marks: 0,
         })
@@ -121,7 +123,7 @@ impl World {
     pub fn begin_part(&mut self) {
         self.names.clear();
         for driver in self.drivers.values() {
-            driver.stand_in.answer(Answer::default());
+            driver.proxy.reject(Rejection::default());
             driver.proxy.lose_replies_to("nothing", 0);
         }
     }
@@ -158,7 +160,7 @@ impl World {
         wait_for("a promoted replica", || replica.is_primary());
         self.replica = Some(std::mem::replace(&mut self.server, replica));
         for driver in self.drivers.values() {
-            driver.stand_in.forward_to(self.server.port());
+            driver.proxy.forward_to(self.server.port());
             driver.proxy.cut();
         }
         Ok(())

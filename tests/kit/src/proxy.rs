@@ -1,4 +1,4 @@
-use std::io::{Read, Write};
+use std::io::{self, BufRead, BufReader, Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, SyncSender};
@@ -6,14 +6,27 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
-const BUFFER_BYTES: usize = 16 * 1024;
-/// How many of them may be under way in one direction of a connection.
-const MAX_CHUNKS: usize = 64;
+use crate::connection::packed;
 
-/// A faulty network in front of a server: delays, freezes and cuts connections. Dropped, it cuts them all.
+/// How many requests, or pieces of replies, may be under way in one direction of a connection.
+const MAX_CHUNKS: usize = 4096;
+
+/// A faulty network in front of a server: delays, freezes and cuts connections, and rejects requests.
+/// Dropped, it cuts them all.
 pub struct Proxy {
     port: u16,
     network: Arc<Network>,
+}
+
+/// Which requests are rejected next: those of a command.
+#[derive(Clone, Default)]
+pub struct Rejection {
+    pub command: String,
+    /// Its first argument, without line ends; any if it is empty.
+    pub key: String,
+    /// The error, which begins with its word.
+    pub error: String,
+    pub times: usize,
 }
 
 /// The direction of bytes through the proxy.
@@ -120,6 +133,19 @@ impl Proxy {
         losses.into_iter().flatten().map(|loss| loss.left).sum()
     }
 
+    /// Has the server reply with an error to the next requests of a command, which it does not get: a script takes their
+    /// place, so that the error takes its turn among the other replies. Replaces what was to be rejected before.
+    pub fn reject(&self, rejection: Rejection) {
+        self.network
+            .change(|rules| (rules.rejection, rules.rejected) = (rejection, 0));
+    }
+
+    /// How many requests were rejected so, and how many are still to be.
+    pub fn rejections(&self) -> (usize, usize) {
+        let rules = self.network.rules();
+        (rules.rejected, rules.rejection.times - rules.rejected)
+    }
+
     /// New connections go to another port.
     pub fn forward_to(&self, server_port: u16) {
         self.network.change(|rules| rules.server_port = server_port);
@@ -176,6 +202,8 @@ struct Rules {
     stranded: Vec<Arc<Link>>,
     /// The request whose connection is to be stranded.
     stranding: Option<Loss>,
+    rejection: Rejection,
+    rejected: usize,
 }
 
 #[derive(Default)]
@@ -195,14 +223,14 @@ struct Loss {
 
 /// Data under way.
 struct Chunk {
-    data: Box<[u8]>,
+    data: Vec<u8>,
     /// Not forwarded before.
     due: Instant,
 }
 
-/// How much of a chunk may be forwarded.
+/// What may be forwarded in place of a chunk.
 struct Passing {
-    bytes: usize,
+    data: Vec<u8>,
     then_cut: bool,
 }
 
@@ -222,7 +250,7 @@ impl Loss {
         }
     }
 
-    /// Whether this data is hit. A small request or reply arrives in one piece.
+    /// Whether this data is hit: a request, or a reply that is so small that it arrives in one piece.
     fn hits(&mut self, data: &[u8]) -> bool {
         let mut windows = data.windows(self.text.len());
         let is_hit = self.left > 0 && windows.any(|window| window.eq_ignore_ascii_case(&self.text));
@@ -241,6 +269,28 @@ impl Rules {
 
     fn is_blocked(&mut self, link: &Arc<Link>, way: Way) -> bool {
         self.way(way).frozen || self.stranded.iter().any(|stranded| Arc::ptr_eq(stranded, link))
+    }
+
+    /// The error that a request gets.
+    fn error_for(&mut self, request: &[u8]) -> Option<&str> {
+        // `*3`, `$13`, `DLOCK.ACQUIRE`, `$1`, `k` ...
+        let mut lines = request
+            .split(|byte| *byte == b'\n')
+            .map(|line| line.strip_suffix(b"\r").unwrap_or(line));
+        let (command, key) = (lines.nth(2)?, lines.nth(1)?);
+        let Rejection {
+            command: chosen,
+            key: of,
+            error,
+            times,
+        } = &self.rejection;
+        let is_chosen =
+            command.eq_ignore_ascii_case(chosen.as_bytes()) && (of.is_empty() || key == of.as_bytes());
+        if !is_chosen || self.rejected == *times {
+            return None;
+        }
+        self.rejected += 1;
+        Some(error.as_str())
     }
 
     fn has(&self, link: &Arc<Link>) -> bool {
@@ -267,9 +317,14 @@ impl Network {
     }
 
     /// Waits until data may be forwarded; `None` if its connection was cut meanwhile, or is to be.
-    fn admit(&self, link: &Arc<Link>, way: Way, data: &[u8]) -> Option<Passing> {
+    fn admit(&self, link: &Arc<Link>, way: Way, mut data: Vec<u8>) -> Option<Passing> {
         let mut rules = self.rules();
-        if way == Way::ToServer && rules.stranding.as_mut().is_some_and(|request| request.hits(data)) {
+        if way == Way::ToServer
+            && rules
+                .stranding
+                .as_mut()
+                .is_some_and(|request| request.hits(&data))
+        {
             rules.stranded.push(Arc::clone(link));
         }
         while rules.is_blocked(link, way) && rules.has(link) {
@@ -281,30 +336,25 @@ impl Network {
         if !rules.has(link) || way == Way::ToClient && link.loses_reply.load(Ordering::SeqCst) {
             return None;
         }
-        let rules = rules.way(way);
-        if rules.loss.as_mut().is_some_and(|loss| loss.hits(data)) {
+        if rules.way(way).loss.as_mut().is_some_and(|loss| loss.hits(&data)) {
             if way == Way::ToClient {
                 return None;
             }
             // Before the request is forwarded: the reply may be fast.
             link.loses_reply.store(true, Ordering::SeqCst);
         }
-        match rules.until_cut {
-            Some(left) if left <= data.len() => {
-                rules.until_cut = None;
-                Some(Passing {
-                    bytes: left,
-                    then_cut: true,
-                })
-            }
-            left => {
-                rules.until_cut = left.map(|left| left - data.len());
-                Some(Passing {
-                    bytes: data.len(),
-                    then_cut: false,
-                })
-            }
+        if way == Way::ToServer
+            && let Some(error) = rules.error_for(&data)
+        {
+            data = packed(&["EVAL", "return redis.error_reply(ARGV[1])", "0", error]);
         }
+        let left = rules.way(way).until_cut.take();
+        let then_cut = left.is_some_and(|left| left <= data.len());
+        match left {
+            Some(left) if then_cut => data.truncate(left),
+            left => rules.way(way).until_cut = left.map(|left| left - data.len()),
+        }
+        Some(Passing { data, then_cut })
     }
 
     fn forget(&self, link: &Arc<Link>) {
@@ -362,20 +412,53 @@ fn accept(listener: &TcpListener, network: &Arc<Network>) {
 
 /// Receives data in one direction until that side closes.
 fn receive(link: &Link, way: Way, network: &Network, chunks: &SyncSender<Chunk>) {
-    let mut from = match way {
+    let mut from = BufReader::new(match way {
         Way::ToServer => &link.client,
         Way::ToClient => &link.server,
-    };
-    let mut buffer = [0; BUFFER_BYTES];
-    while let Ok(bytes @ 1..) = from.read(&mut buffer) {
-        let chunk = Chunk {
-            data: buffer[..bytes].into(),
-            due: Instant::now() + network.rules().way(way).delay,
-        };
-        if chunks.send(chunk).is_err() {
+    });
+    loop {
+        let data = next_chunk(&mut from, way);
+        if data.is_empty() {
+            return;
+        }
+        let due = Instant::now() + network.rules().way(way).delay;
+        if chunks.send(Chunk { data, due }).is_err() {
             return;
         }
     }
+}
+
+/// A whole request, if it is an array of strings; else what has arrived. Nothing at the end.
+fn next_chunk(from: &mut impl BufRead, way: Way) -> Vec<u8> {
+    let mut data = Vec::new();
+    match from.fill_buf() {
+        // The beginning of a request that breaks off is forwarded, too.
+        Ok([b'*', ..]) if way == Way::ToServer => _ = read_request(from, &mut data),
+        Ok(arrived) => {
+            data.extend_from_slice(arrived);
+            from.consume(data.len());
+        }
+        Err(_) => {}
+    }
+    data
+}
+
+fn read_request(from: &mut impl BufRead, data: &mut Vec<u8>) -> io::Result<()> {
+    for _ in 0..read_number(from, data)? {
+        let length = read_number(from, data)?;
+        // With the end of its line.
+        from.take(length + 2).read_to_end(data)?;
+    }
+    Ok(())
+}
+
+/// Reads a line such as `*3` or `$13`.
+fn read_number(from: &mut impl BufRead, data: &mut Vec<u8>) -> io::Result<u64> {
+    let start = data.len();
+    from.read_until(b'\n', data)?;
+    let line = String::from_utf8_lossy(&data[start..]);
+    let number = line.get(1..).and_then(|digits| digits.trim_end().parse().ok());
+    number.ok_or_else(|| io::Error::other("not a request"))
 }
 
 /// Forwards data in one direction until there is no more, or the connection is cut.
@@ -386,10 +469,10 @@ fn forward(link: &Arc<Link>, way: Way, network: &Network, chunks: &Receiver<Chun
     };
     for Chunk { data, due } in chunks {
         thread::sleep(due.saturating_duration_since(Instant::now()));
-        let Some(passing) = network.admit(link, way, &data) else {
+        let Some(passing) = network.admit(link, way, data) else {
             return;
         };
-        if to.write_all(&data[..passing.bytes]).is_err() || passing.then_cut {
+        if to.write_all(&passing.data).is_err() || passing.then_cut {
             return;
         }
     }

@@ -3,9 +3,8 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use dlock_core::testing::{self, Command, ORIGIN, Server};
-use dlock_core::{Acquire, Extend, GrantRef, Holds, Limit, Release};
 
-use crate::trace::{Data, Difference, Trace};
+use crate::trace::{Data, Difference, Trace, ask};
 
 const TICK_MS: u64 = 1_000;
 const TICK_MICROS: i64 = 1_000_000;
@@ -141,7 +140,7 @@ impl Cores {
         primary.set_policy(|policy| policy.is_quorum = false);
         // The replica knows a fence: otherwise a promotion in the millisecond of the start repeats the first ones.
         for command in ["ACQUIRE before 1000", "RELEASE before"] {
-            primary.ask(0, 0, &testing::Request::parse(command));
+            ask(&mut primary, 0, command);
         }
         primary.take_sent();
         Self {
@@ -180,29 +179,16 @@ impl Cores {
     }
 
     fn perform(&mut self, step: &Step, granted: Option<i64>) -> Reply {
-        let owner = step.owner.as_bytes();
-        let fence = (step.fence != 0).then(|| self.fences[&step.fence]);
+        let owner = &step.owner;
+        let fence = match step.fence {
+            0 => String::new(),
+            number => format!(" FENCE {}", self.fences[&number]),
+        };
         let lease_ms = step.lease as u64 * TICK_MS;
-        let request = match &*step.name {
-            "acquire" => testing::Request::Acquire(Acquire {
-                owner,
-                lease_ms,
-                limit: Limit::MUTEX,
-                wait: None,
-                request_id: None,
-                min_fence: None,
-            }),
-            "extend" => testing::Request::Extend(Extend {
-                owner,
-                lease_ms,
-                grant: GrantRef::from(fence),
-                min_fence: None,
-            }),
-            "release" => testing::Request::Release(Release {
-                owner,
-                fence,
-                holds: Holds::All,
-            }),
+        let command = match &*step.name {
+            "acquire" => format!("ACQUIRE {owner} {lease_ms}"),
+            "extend" => format!("EXTEND {owner} {lease_ms}{fence}"),
+            "release" => format!("RELEASE {owner}{fence} ALL"),
             "replicate" => {
                 let command = self.stream.pop_front().expect("the specification has sent it");
                 self.replica.receive(0, &command);
@@ -224,7 +210,7 @@ impl Cores {
             Some(old) if step.is_old => old,
             _ => &mut self.primary,
         };
-        let reply = server.ask(0, 0, &request).expect("nobody waits");
+        let reply = ask(server, 0, &command).expect("nobody waits");
         let sent = server.take_sent().into_iter().map(|sent| sent.command);
         if !step.is_old {
             self.stream.extend(sent);

@@ -2,13 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use dlock_core::testing::{Answer, Micros, ORIGIN, Request, Saved, Server};
-use dlock_core::{Acquire, Guard, Holds, Limit, Release};
+use dlock_core::Guard;
+use dlock_core::testing::{Answer, Micros, ORIGIN, Saved, Server};
 
-use crate::trace::{Data, Difference, Trace};
-
-/// Longer than any trace.
-const LEASE_MS: u64 = 3_600_000;
+use crate::trace::{Data, Difference, LEASE_MS, Trace, ask};
 
 const LATER_MICROS: Micros = 1_000_000;
 
@@ -205,15 +202,7 @@ impl Cores {
 
 impl Guarded {
     fn acquire(&mut self, owner: &str) -> u64 {
-        let request = Request::Acquire(Acquire {
-            owner: owner.as_bytes(),
-            lease_ms: LEASE_MS,
-            limit: Limit::MUTEX,
-            wait: None,
-            request_id: None,
-            min_fence: None,
-        });
-        match self.core.ask(0, 0, &request) {
+        match ask(&mut self.core, 0, &format!("ACQUIRE {owner} {LEASE_MS}")) {
             Some(Ok(Answer::Granted(granted))) => granted.fence,
             other => panic!("{owner}: {other:?}"),
         }
@@ -222,12 +211,8 @@ impl Guarded {
     fn end(&mut self) {
         let holders = self.core.stored(0);
         let (holder, _) = holders.first().expect("a holder");
-        let request = Request::Release(Release {
-            owner: holder.owner(),
-            fence: None,
-            holds: Holds::All,
-        });
-        let released = self.core.ask(0, 0, &request);
+        let owner = String::from_utf8_lossy(holder.owner()).into_owned();
+        let released = ask(&mut self.core, 0, &format!("RELEASE {owner} ALL"));
         assert_eq!(released, Some(Ok(Answer::Holds(0))));
     }
 

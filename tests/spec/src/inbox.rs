@@ -3,14 +3,10 @@
 use std::collections::BTreeMap;
 
 use dlock_core::testing::{self, Answer, Server};
-use dlock_core::{
-    Acquire, Answered, Caller, Error, Grants, Holds, Limit, Queue, Received, Release, Timeout, Wait,
-};
+use dlock_core::{Answered, Caller, Error, Grants, Queue, Received};
 
-use crate::trace::{Data, Difference, Trace};
+use crate::trace::{Data, Difference, LEASE_MS, Trace, ask};
 
-/// Longer than any trace.
-const LEASE_MS: u64 = 3_600_000;
 const TTL_MS: u64 = 1_000;
 const TTL_MICROS: i64 = 1_000_000;
 const PASSES: usize = 5;
@@ -158,22 +154,12 @@ impl Core {
     }
 
     fn acquire(&mut self, request: &str) -> Reply {
-        let (inbox, client) = match request {
-            OTHER => (None, OTHER_CLIENT),
-            _ => (Some(INBOX), 0),
+        let (wait, client) = match request {
+            OTHER => ("BLOCK", OTHER_CLIENT),
+            _ => ("QUEUE inbox", 0),
         };
-        let acquire = testing::Request::Acquire(Acquire {
-            owner: request.as_bytes(),
-            lease_ms: LEASE_MS,
-            limit: Limit::MUTEX,
-            wait: Some(Wait {
-                timeout: Timeout::Infinite,
-                inbox,
-            }),
-            request_id: Some(request.as_bytes()),
-            min_fence: None,
-        });
-        match self.server.ask(client, 0, &acquire) {
+        let acquire = format!("ACQUIRE {request} {LEASE_MS} {wait} 0 REQID {request}");
+        match ask(&mut self.server, client, &acquire) {
             Some(Ok(Answer::Granted(_))) => Reply::Granted,
             Some(Ok(Answer::Queued(_))) | None => Reply::Queued,
             Some(Err(Error::NoInbox)) => Reply::NoInbox,
@@ -182,12 +168,7 @@ impl Core {
     }
 
     fn release(&mut self, request: &str) -> Reply {
-        let release = testing::Request::Release(Release {
-            owner: request.as_bytes(),
-            fence: None,
-            holds: Holds::ById(request.as_bytes()),
-        });
-        match self.server.ask(0, 0, &release) {
+        match ask(&mut self.server, 0, &format!("RELEASE {request} REQID {request}")) {
             Some(Ok(Answer::Holds(_))) => Reply::Released,
             other => panic!("{request}: {other:?}"),
         }

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use dlock_core::Limit;
 use dlock_core::testing::{self, Server};
-use dlock_core::{Acquire, Extend, GrantRef, Holds, Limit, Release, Timeout};
 
-use crate::trace::{Data, Difference, Trace};
+use crate::trace::{Data, Difference, Trace, ask};
 
 const TICK_MS: u64 = 1_000;
 const TICK_MICROS: i64 = 1_000_000;
@@ -234,29 +234,25 @@ impl Core {
     }
 
     fn perform(&mut self, step: &Step) -> Reply {
-        let owner = step.owner.as_bytes();
-        let fence = (step.fence != 0).then(|| self.fences.of_core(step.fence));
-        let lease_ms = step.lease as u64 * TICK_MS;
-        let release = |fence, holds| testing::Request::Release(Release { owner, fence, holds });
-        let request = match &*step.name {
-            "acquire" => testing::Request::Acquire(Acquire {
-                owner,
-                lease_ms,
-                limit: limit(step.limit),
-                wait: (step.wait > 0)
-                    .then(|| testing::block(Timeout::Ms(step.wait as u64 * TICK_MS)))
-                    .flatten(),
-                request_id: (!step.id.is_empty()).then_some(step.id.as_bytes()),
-                min_fence: None,
-            }),
-            "release" => release(fence, Holds::One),
-            "undo" => release(None, Holds::ById(step.id.as_bytes())),
-            "extend" => testing::Request::Extend(Extend {
-                owner,
-                lease_ms,
-                grant: GrantRef::from(fence),
-                min_fence: None,
-            }),
+        let (owner, lease_ms) = (&step.owner, step.lease as u64 * TICK_MS);
+        let option = |is_given: bool, text: String| if is_given { text } else { String::new() };
+        let fence = option(
+            step.fence != 0,
+            format!(" FENCE {}", self.fences.of_core(step.fence)),
+        );
+        let id = option(!step.id.is_empty(), format!(" REQID {}", step.id));
+        let command = match &*step.name {
+            "acquire" => {
+                let limit = match step.limit {
+                    SHARED => "SHARED".to_owned(),
+                    n => format!("LIMIT {n}"),
+                };
+                let wait = option(step.wait > 0, format!(" BLOCK {}", step.wait * TICK_MS as i64));
+                format!("ACQUIRE {owner} {lease_ms} {limit}{wait}{id}")
+            }
+            "release" => format!("RELEASE {owner}{fence}"),
+            "undo" => format!("RELEASE {owner}{id}"),
+            "extend" => format!("EXTEND {owner} {lease_ms}{fence}"),
             "timer" => {
                 self.server.on_timer(0);
                 return Reply::NoReply;
@@ -268,7 +264,7 @@ impl Core {
             "tick" => return Reply::NoReply,
             other => panic!("an unknown action: {other}"),
         };
-        match self.server.ask(step.call, 0, &request) {
+        match ask(&mut self.server, step.call, &command) {
             Some(reply) => self.reply(reply),
             None => Reply::Waits,
         }
@@ -314,13 +310,6 @@ impl Core {
             until: waiter.deadline().expect("all waiters have timeouts") / TICK_MICROS,
         });
         waiters.collect()
-    }
-}
-
-fn limit(number: i64) -> Limit {
-    match number {
-        SHARED => Limit::SHARED,
-        n => Limit::new(n as u32).expect("a limit"),
     }
 }
 

@@ -1,16 +1,12 @@
 //! The servers of a quorum in the specification, and three cores.
 
-use dlock_core::testing::{Answer, Micros, Request, Server};
-use dlock_core::{Acquire, Error, Extend, Fence, GrantRef, Holds, Limit, Release};
+use dlock_core::testing::{Answer, Micros, Server};
+use dlock_core::{Error, Fence};
 
-use crate::trace::{Data, Difference, Trace};
+use crate::trace::{Data, Difference, LEASE_MS, Trace, ask};
 
-/// Longer than any trace.
-const LEASE_MS: u64 = 3_600_000;
 const GRACE_MS: u64 = 1_000;
 const PAST_GRACE_MICROS: Micros = 1_000_000;
-/// An attempt has one request id at all servers.
-const REQUEST_ID: &[u8] = b"attempt";
 /// The counters that the specification begins with.
 const COUNTERS: [u64; 3] = [10, 22, 12];
 
@@ -191,15 +187,9 @@ impl Core {
     }
 
     fn acquire(&mut self, client: &str, least: u64) -> Reply {
-        let request = Request::Acquire(Acquire {
-            owner: client.as_bytes(),
-            lease_ms: LEASE_MS,
-            limit: Limit::MUTEX,
-            wait: None,
-            request_id: Some(REQUEST_ID),
-            min_fence: Some(self.offset + least),
-        });
-        match self.server.ask(0, 0, &request) {
+        let least = (self.offset + least).max(1);
+        let request = format!("ACQUIRE {client} {LEASE_MS} REQID attempt MINFENCE {least}");
+        match ask(&mut self.server, 0, &request) {
             Some(Ok(Answer::Granted(granted))) => Reply::Granted(granted.fence - self.offset),
             Some(Ok(Answer::NotGranted)) => Reply::Refused,
             Some(Err(Error::Grace { .. })) => Reply::Failed,
@@ -208,13 +198,9 @@ impl Core {
     }
 
     fn raise(&mut self, client: &str, fence: u64) -> Reply {
-        let request = Request::Extend(Extend {
-            owner: client.as_bytes(),
-            lease_ms: LEASE_MS,
-            grant: GrantRef::RequestId(REQUEST_ID),
-            min_fence: Some(self.offset + fence),
-        });
-        match self.server.ask(0, 0, &request) {
+        let least = self.offset + fence;
+        let request = format!("EXTEND {client} {LEASE_MS} REQID attempt MINFENCE {least}");
+        match ask(&mut self.server, 0, &request) {
             // A larger fence stays: the reply to a raise says which one it is.
             Some(Ok(_)) => match self.holder() {
                 Some((_, is)) if is == fence => Reply::Raised(fence),
@@ -226,11 +212,6 @@ impl Core {
     }
 
     fn release(&mut self, client: &str) {
-        let request = Request::Release(Release {
-            owner: client.as_bytes(),
-            fence: None,
-            holds: Holds::ById(REQUEST_ID),
-        });
-        self.server.ask(0, 0, &request);
+        ask(&mut self.server, 0, &format!("RELEASE {client} REQID attempt"));
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
+use dlock_core::testing::{Client, Reply, Request, Server};
 use serde_json::Value;
 
 /// The states, the first one before anything has happened.
@@ -73,6 +74,14 @@ impl Trace {
         }
         Ok(())
     }
+}
+
+/// Longer than any trace.
+pub(crate) const LEASE_MS: u64 = 3_600_000;
+
+/// Sends a command, without its key, to the core.
+pub(crate) fn ask(server: &mut Server, client: Client, command: &str) -> Option<Reply> {
+    server.ask(client, 0, &Request::parse(command))
 }
 
 impl<'a> Data<'a> {

@@ -3,7 +3,7 @@
 use std::env;
 
 use dlock_testkit::{Client, Server, Waiter, wait_for};
-use redis::Value;
+use redis::{Value, from_redis_value_ref};
 
 use crate::callgrind::Callgrind;
 use crate::error::Result;
@@ -93,13 +93,8 @@ fn hand_overs_by_inbox(server: &Server) {
 
 /// Of a reply of GRANTS.
 fn cursor_of(reply: &Value) -> i64 {
-    match reply {
-        Value::Array(fields) => match fields[..] {
-            [Value::Int(cursor), ..] => cursor,
-            _ => panic!("{reply:?}"),
-        },
-        _ => panic!("{reply:?}"),
-    }
+    let (cursor, ..): (i64, i64, Vec<Value>) = from_redis_value_ref(reply).expect("a reply of GRANTS");
+    cursor
 }
 
 /// One holder, which writes.
@@ -114,13 +109,8 @@ fn guarded_writes(server: &Server) {
 
 /// The fence.
 fn expect_grant(reply: &Value) -> i64 {
-    match reply {
-        Value::Array(fields) if fields.len() == 4 => match fields[0] {
-            Value::Int(fence) => fence,
-            _ => panic!("{reply:?}"),
-        },
-        _ => panic!("{reply:?}"),
-    }
+    let (fence, ..): (i64, i64, i64, i64) = from_redis_value_ref(reply).expect("a grant");
+    fence
 }
 
 /// INFO, because DLOCK.INFO would be counted.

@@ -20,8 +20,6 @@ const WAITERS: usize = 100_000;
 const TTL_MS: u64 = 500;
 const LONG_TTL_MS: u64 = 60_000;
 const DEAD: usize = 100;
-/// Shows the noise of the machine.
-const IDLE: Duration = Duration::from_secs(2);
 const PING_INTERVAL: Duration = Duration::from_millis(1);
 
 pub fn measure(scale: &Scale, results: &mut Results) -> Result<()> {
@@ -73,13 +71,8 @@ fn live_and_die(waiters: usize, count: usize, mut row: Round) -> Result<()> {
     locks.acquire()?;
     locks.queue(&mut process, waiters)?;
     locks.worst_ping = 0.0;
-    row.add("death to next grant", "ms", locks.die(vec![process])?);
-    row.add("worst PING, after the death", "ms", take(&mut locks.worst_ping));
-    let start = Instant::now();
-    while start.elapsed() < IDLE {
-        locks.ping()?;
-    }
-    row.add("worst PING, idle server", "ms", locks.worst_ping);
+    locks.die(vec![process])?;
+    row.add("worst PING, after the death", "ms", locks.worst_ping);
     Ok(())
 }
 

@@ -5,9 +5,13 @@ use std::time::Instant;
 use crate::error::Result;
 use crate::locks::{BATCH, LEASE};
 use crate::machine::MainThread;
+use crate::scale::Scale;
 use crate::server::Server;
 use crate::stats::ms;
 use crate::wire::{Connection, encode};
+
+/// A name, and the milliseconds of one attempt.
+pub type Case = (&'static str, fn(&Scale) -> Result<f64>);
 
 pub const WAITERS: usize = 100_000;
 /// The inbox of all of them.
@@ -68,11 +72,6 @@ impl Crowd {
             }
             self.waiters = batch.end;
         }
-        Ok(())
-    }
-
-    pub fn wait_for_waiters(&mut self, count: usize) -> Result<()> {
-        while self.control.number("dlock", "dlock_waiters")? < count as f64 {}
         Ok(())
     }
 

@@ -2,8 +2,7 @@
 
 use std::ops::Range;
 
-use super::case::{Case, spent_ms};
-use super::crowd::{Crowd, INBOX, TTL_MS, WAITERS, key, ping};
+use super::crowd::{Case, Crowd, INBOX, TTL_MS, WAITERS, key, ping};
 use crate::error::Result;
 use crate::locks::{BATCH, LEASE};
 use crate::machine::MainThread;
@@ -35,7 +34,7 @@ fn waiters_leave(scale: &Scale) -> Result<f64> {
     crowd.hold(LOCKS)?;
     let waiters = scale.count(WAITERS);
     crowd.queue(waiters, LOCKS, || ("", "0".into()))?;
-    crowd.wait_for_waiters(waiters)?;
+    crowd.control.until_waiting(waiters)?;
     end_inbox(&mut crowd)?;
     crowd.worst_ping_until_all_are_answered()
 }
@@ -109,5 +108,5 @@ fn long_answers(_: &Scale) -> Result<f64> {
     crowd.worst_ping_until_all_are_answered()?;
     crowd.control.call(&["CONFIG", "RESETSTAT"])?;
     crowd.control.call(&["DLOCK.GRANTS", INBOX, "0"])?;
-    spent_ms(&mut crowd.control, "dlock.grants")
+    crowd.control.spent_ms("dlock.grants")
 }

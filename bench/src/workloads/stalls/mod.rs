@@ -1,7 +1,6 @@
 //! What one request can cost while all others wait: many holders, long keys, long chains of waiters, many grants that
 //! are in flight or cannot be delivered. Beside them: many `waiters`, many and full `inboxes`.
 
-mod case;
 mod crowd;
 mod inboxes;
 mod waiters;
@@ -16,7 +15,7 @@ use crate::scale::Scale;
 use crate::server::Server;
 use crate::stats::ms;
 use crate::wire::{Connection, command};
-use case::{Case, spent_ms};
+use crowd::Case;
 
 const HOLDERS: u64 = 100_000;
 const KEY_BYTES: usize = 1_000_000;
@@ -60,7 +59,7 @@ fn deadlock_of_long_keys(_: &Scale) -> Result<f64> {
     control.call(&["DLOCK.ACQUIRE", &b, "bob", LEASE])?;
     let mut alice = server.connect()?;
     alice.send(&command(&["DLOCK.ACQUIRE", &b, "alice", LEASE, "BLOCK", "0"]))?;
-    wait_for_waiters(control, 1)?;
+    control.until_waiting(1)?;
     deadlock_ms(control, &["DLOCK.ACQUIRE", &a, "bob", LEASE, "BLOCK", "0"])
 }
 
@@ -70,7 +69,7 @@ fn of_crowded_lock(request: &[&str]) -> Result<f64> {
     let control = &mut server.connect()?;
     control.call(&["CONFIG", "RESETSTAT"])?;
     control.call(request)?;
-    spent_ms(control, "dlock.acquire")
+    control.spent_ms("dlock.acquire")
 }
 
 /// Each owner waits for the lock of the next; the last one closes the cycle.
@@ -97,7 +96,7 @@ fn search(scale: &Scale) -> Result<f64> {
         control.call(&["PING"])?;
         connections.push(connection);
     }
-    wait_for_waiters(control, waiters)?;
+    control.until_waiting(waiters)?;
     deadlock_ms(
         control,
         &["DLOCK.ACQUIRE", &name(0), &name(waiters), LEASE, "BLOCK", "0"],
@@ -108,7 +107,7 @@ fn deadlock_ms(control: &mut Connection, request: &[&str]) -> Result<f64> {
     control.call(&["CONFIG", "RESETSTAT"])?;
     control.send(&command(request))?;
     match control.receive() {
-        Err(error) if error.to_string().contains("DEADLOCK") => spent_ms(control, "dlock.acquire"),
+        Err(error) if error.to_string().contains("DEADLOCK") => control.spent_ms("dlock.acquire"),
         reply => Err(format!("no deadlock: {reply:?}").into()),
     }
 }
@@ -130,7 +129,7 @@ fn requests_with_id(scale: &Scale) -> Result<f64> {
         control.receive()?;
     }
     // Without what the waiters cost, which count as ACQUIRE too.
-    Ok(spent_ms(control, "exec")? - spent_ms(control, "dlock.release")?)
+    Ok(control.spent_ms("exec")? - control.spent_ms("dlock.release")?)
 }
 
 fn rollback(scale: &Scale) -> Result<f64> {
@@ -178,11 +177,6 @@ fn readers(count: usize) -> Result<(Server, Vec<Connection>)> {
         Ok(reader)
     };
     let readers = (0..count).map(reader).collect::<Result<_>>()?;
-    wait_for_waiters(control, count)?;
+    control.until_waiting(count)?;
     Ok((server, readers))
-}
-
-fn wait_for_waiters(control: &mut Connection, count: usize) -> Result<()> {
-    while control.number("dlock", "dlock_waiters")? < count as f64 {}
-    Ok(())
 }

@@ -3,8 +3,7 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use super::case::{Case, spent_ms};
-use super::crowd::{Crowd, WAITERS, encode_request, key, ping};
+use super::crowd::{Case, Crowd, WAITERS, encode_request, key, ping};
 use crate::error::Result;
 use crate::locks::{BATCH, LEASE};
 use crate::machine::MainThread;
@@ -73,7 +72,7 @@ fn time_out(scale: &Scale, locks: usize) -> Result<f64> {
         ("", left.as_millis().max(1).to_string())
     };
     crowd.queue(waiters, locks, left)?;
-    crowd.wait_for_waiters(waiters)?;
+    crowd.control.until_waiting(waiters)?;
     sleep(
         end.saturating_duration_since(Instant::now())
             .saturating_sub(MARGIN / 2),
@@ -112,7 +111,7 @@ fn repeat(_: &Scale) -> Result<f64> {
     crowd.control.call(&["CONFIG", "RESETSTAT"])?;
     crowd.requests.send(&bytes)?;
     (0..PIPELINED).try_for_each(|_| crowd.requests.receive().map(drop))?;
-    spent_ms(&mut crowd.control, "dlock.acquire")
+    crowd.control.spent_ms("dlock.acquire")
 }
 
 /// As many holders and waiters as the settings allow: one more request, which is refused its place and has to look at
@@ -123,13 +122,13 @@ fn of_crowd(scale: &Scale) -> Result<f64> {
     crowd.queue(count, 1, || ("SHARED", "0".into()))?;
     crowd.queue(1, 1, || ("", "0".into()))?;
     crowd.queue(count - 1, 1, || ("SHARED", "0".into()))?;
-    crowd.wait_for_waiters(count)?;
+    crowd.control.until_waiting(count)?;
     crowd.control.call(&["CONFIG", "RESETSTAT"])?;
     let last = format!("owner-{}", 2 * count);
     crowd
         .control
         .call(&["DLOCK.ACQUIRE", &key(0), &last, LEASE, "SHARED"])?;
-    spent_ms(&mut crowd.control, "dlock.acquire")
+    crowd.control.spent_ms("dlock.acquire")
 }
 
 /// Each is held, and one request waits for it. Then nothing happens, but that another client sends PING.

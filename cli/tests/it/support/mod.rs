@@ -176,19 +176,7 @@ impl Errors {
 
 impl Running {
     pub fn start(command: &mut Command) -> Self {
-        let mut child = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the tool runs");
-        Self {
-            input: child.stdin.take(),
-            output: BufReader::new(child.stdout.take().expect("a pipe")),
-            errors: child.stderr.take().map(Errors::of),
-            _unread: None,
-            child,
-        }
+        Self::start_with(command.stderr(Stdio::piped()), None)
     }
 
     /// Starts it with a full pipe as its standard error.
@@ -196,17 +184,17 @@ impl Running {
         let (unread, mut full) = pipe().expect("the system has pipes");
         full.write_all(&[0; PIPE_BYTES])
             .expect("an empty pipe has this capacity");
-        let mut child = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(full)
-            .spawn()
-            .expect("the tool runs");
+        Self::start_with(command.stderr(full), Some(unread))
+    }
+
+    fn start_with(command: &mut Command, unread: Option<PipeReader>) -> Self {
+        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("the tool runs");
         Self {
             input: child.stdin.take(),
             output: BufReader::new(child.stdout.take().expect("a pipe")),
-            errors: None,
-            _unread: Some(unread),
+            errors: child.stderr.take().map(Errors::of),
+            _unread: unread,
             child,
         }
     }
@@ -214,6 +202,21 @@ impl Running {
     /// Runs a shell script under the lock `job`.
     pub fn script(server: &Server, options: &[&str], script: &str) -> Self {
         Self::start(&mut script_at(server.port(), options, script))
+    }
+
+    /// The same, once the script runs.
+    #[track_caller]
+    pub fn ready(server: &Server, options: &[&str], script: &str) -> Self {
+        let mut job = Self::script(server, options, &format!("echo ready; {script}"));
+        job.expect("ready");
+        job
+    }
+
+    /// Closes its input, and waits until it exits.
+    #[track_caller]
+    pub fn finish(mut self) -> Outcome {
+        self.input = None;
+        self.end()
     }
 
     /// The next line of output.
@@ -244,10 +247,6 @@ impl Running {
 
     pub fn pid(&self) -> Pid {
         Pid::from_raw(self.child.id() as i32)
-    }
-
-    pub fn close_input(&mut self) {
-        self.input = None;
     }
 
     pub fn has_ended(&mut self) -> bool {

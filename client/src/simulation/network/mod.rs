@@ -289,7 +289,6 @@ impl Net {
             self.waiting.insert(call, Some(number));
         }
         let output = std::mem::take(&mut connection.client.output);
-        self.counts.note("command");
         self.counts.note_command(&words, &output);
         let is_queued = words[0] == b"DLOCK.ACQUIRE" && output.starts_with(b"*1");
         self.send_reply(number, output);

@@ -6,6 +6,7 @@ use std::time::Duration;
 use dlock_testkit::{Client, Server};
 pub use dlock_testkit::{soon, until};
 use redis_dlock_client::{Error, Event, EventKind, Locks, Lost, Settings};
+use tokio::runtime::{Builder, Runtime};
 
 pub const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
@@ -13,6 +14,14 @@ pub const fn ms(ms: u64) -> Duration {
 
 pub fn locks(server: &Server) -> Locks {
     Locks::open(server.url()).expect("the address is well formed")
+}
+
+/// One of which this thread is the only one.
+pub fn runtime() -> Runtime {
+    Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("the system has what a runtime needs")
 }
 
 /// Waits until nobody holds a lock, and nobody waits for it.
@@ -54,10 +63,4 @@ impl Journal {
 fn name(what: &impl std::fmt::Debug) -> String {
     let what = format!("{what:?}");
     what.split([' ', '{', '(']).next().unwrap_or_default().to_owned()
-}
-
-/// Blocks the server for a while.
-pub fn stall(server: &Server, time: Duration) {
-    let command = format!("DEBUG SLEEP {}", time.as_secs_f64());
-    server.client().send(&command);
 }

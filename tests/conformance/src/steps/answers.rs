@@ -1,15 +1,16 @@
 //! Errors in place of the server's replies.
 
+use dlock_testkit::Rejection;
+
 use crate::outcome::{Outcome, within};
 use crate::pattern::difference;
 use crate::scenario::Fields;
-use crate::stand_in::Answer;
 use crate::world::World;
 
 /// `answer`: the next requests of a command, for a `key` or any, get an error with this word. They do not reach the server.
 pub fn answer(world: &mut World, fields: &mut Fields) -> Outcome {
     let word = fields.take_text("answer")?;
-    let answer = Answer {
+    let rejection = Rejection {
         command: fields.take_text("to")?,
         key: match fields.take("key") {
             None => String::new(),
@@ -19,7 +20,7 @@ pub fn answer(world: &mut World, fields: &mut Fields) -> Outcome {
         times: fields.take_number("times")?.unwrap_or(1) as usize,
     };
     let name = fields.take_driver()?;
-    world.driver(&name)?.stand_in.answer(answer);
+    world.driver(&name)?.proxy.reject(rejection);
     Ok(())
 }
 
@@ -35,8 +36,8 @@ fn error(word: &str) -> String {
 pub fn wait_for_answers(world: &mut World, fields: &mut Fields) -> Outcome {
     let name = fields.take_text("wait_for_answers")?;
     let limit = fields.take_limit()?;
-    let stand_in = &world.driver(&name)?.stand_in;
-    within(limit, || match stand_in.answers() {
+    let proxy = &world.driver(&name)?.proxy;
+    within(limit, || match proxy.rejections() {
         (_, 0) => Ok(()),
         (given, left) => Err(format!(
             "{given} requests came, {left} more are to be answered so"
@@ -48,8 +49,8 @@ pub fn wait_for_answers(world: &mut World, fields: &mut Fields) -> Outcome {
 pub fn answered(world: &mut World, fields: &mut Fields) -> Outcome {
     let name = fields.take_text("answered")?;
     let count = fields.take("count").ok_or("`count` says how many")?;
-    let stand_in = &world.driver(&name)?.stand_in;
-    let (given, _) = stand_in.answers();
-    stand_in.answer(Answer::default());
+    let proxy = &world.driver(&name)?.proxy;
+    let (given, _) = proxy.rejections();
+    proxy.reject(Rejection::default());
     difference(&count, &given.into(), &|_| None).map_or(Ok(()), Err)
 }

@@ -6,11 +6,11 @@ use std::process::Command;
 
 use dlock_testkit::skip;
 
-use crate::support::page::{self, Page};
+use crate::support::page;
 use crate::support::{is_installed, target};
 
 #[test]
-fn book_builds_every_chapter_without_warnings_or_outside_links() {
+fn book_builds_without_warnings_or_dead_links() {
     if !target().join("tools/bin/mdbook").exists() && !is_installed("mdbook") {
         return skip("mdBook is not installed: run `make book` once");
     }
@@ -24,25 +24,6 @@ fn book_builds_every_chapter_without_warnings_or_outside_links() {
     assert!(!log.contains("WARN") && !log.contains("ERROR"), "{log}");
     let book = target().join("book/html");
     assert_eq!(dead_links(&book), Vec::<String>::new());
-    for elsewhere in [
-        "clients/python/index.html",
-        "deploy/sentinel.html",
-        "redis.conf.html",
-    ] {
-        let chapter = book.join("repository").join(elsewhere);
-        assert!(chapter.exists(), "the book links to no {elsewhere}");
-    }
-    for link in Page::read(Path::new("docs/SUMMARY.md")).links {
-        let file = match link.target.strip_suffix("README.md") {
-            Some(directory) => format!("{directory}index.html"),
-            None => link.target.replace(".md", ".html"),
-        };
-        let html = fs::read_to_string(target().join("book/html").join(&file));
-        let html = html.unwrap_or_else(|error| panic!("{file}: {error}"));
-        let depth = file.matches('/').count();
-        let outside = format!("href=\"{}", "../".repeat(depth + 1));
-        assert!(!html.contains(&outside), "{file} has a link that leaves the book");
-    }
 }
 
 /// Links of the pages in a directory, and below it, to files that are not there.

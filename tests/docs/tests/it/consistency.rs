@@ -1,15 +1,12 @@
 //! Facts that several files repeat agree: paths, versions, servers, metrics.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fs::Permissions;
+use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::{env, fs};
 
 use crate::support::page;
 use dlock_testkit::{Server, module_path, skip};
-use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::support::{run, workspace_binary};
@@ -101,20 +98,6 @@ fn module_paths_match_make_install() {
     );
 }
 
-/// The packages of this workspace and their dependencies on this platform.
-fn packages() -> Vec<Value> {
-    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut metadata = Command::new(cargo);
-    metadata.args(["metadata", "--format-version", "1", "--locked", "--all-features"]);
-    metadata.args([
-        "--filter-platform",
-        &format!("{}-unknown-linux-gnu", env::consts::ARCH),
-    ]);
-    let output = run(&mut metadata, &page::root()).expect("cargo metadata succeeds");
-    let metadata: Value = serde_json::from_str(&output).expect("cargo prints JSON");
-    metadata["packages"].as_array().expect("a list").clone()
-}
-
 /// `1.90` or `1.90.0` as comparable numbers.
 fn version(text: &str) -> Vec<u32> {
     let numbers = text.split('.').map(|number| number.parse().expect("a number"));
@@ -130,7 +113,7 @@ fn rust_that_is_too_old_is_named_before_anything_is_installed() {
     let path = format!(
         "{}:{}",
         directory.path().display(),
-        env::var("PATH").unwrap_or_default()
+        std::env::var("PATH").unwrap_or_default()
     );
     let mut install = Command::new(page::root().join("deploy/install-deps"));
     let output = install.env("PATH", path).output().expect("the script can be run");
@@ -158,40 +141,30 @@ fn rust_versions(text: &str) -> impl Iterator<Item = Vec<u32>> {
     })
 }
 
-/// What the client requires: the version of redis-rs.
-const CLIENT_RUST_VERSION: &str = "1.88";
-
 fn is_about_client(page: &Path) -> bool {
     ["client/README.md", "quorum/README.md", "docs/client.md"]
         .iter()
         .any(|path| page.ends_with(path))
 }
 
+/// That dependencies need no newer one is what `make msrv` finds out.
 #[test]
-fn required_rust_versions_are_those_of_the_pages_and_cover_all_dependencies() {
-    let mut ours = BTreeSet::new();
-    let mut needed = BTreeMap::new();
-    for package in packages() {
-        let name = package["name"].as_str().expect("a name").to_owned();
-        match package["rust_version"].as_str().map(version) {
-            Some(version) if package["source"].is_null() => _ = ours.insert(version),
-            Some(version) => _ = needed.insert(name, version),
-            None => assert!(package["source"].is_string(), "{name} has no rust-version"),
-        }
-    }
-    let required = ours.last().expect("this workspace has packages").clone();
+fn rust_versions_of_pages_are_those_of_the_packages() {
+    let read = |path: &Path| fs::read_to_string(path).expect("text");
+    let required = |manifest: &str| {
+        let text = read(&page::root().join(manifest));
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix("rust-version = \""));
+        version(line.expect("the oldest supported Rust").trim_end_matches('"'))
+    };
     // The client is for applications that may use an older one than the project.
-    let client = version(CLIENT_RUST_VERSION);
-    assert_eq!(ours, BTreeSet::from([client.clone(), required.clone()]));
-    for (name, version) in needed {
-        assert!(version <= required, "{name} needs Rust {version:?}");
-    }
-    let mut found = 0;
+    let (project, client) = (required("Cargo.toml"), required("client/Cargo.toml"));
     let script = page::root().join("deploy/install-deps");
+    let mut found = 0;
     for file in pages_and_configs().into_iter().chain([script]) {
-        let text = fs::read_to_string(&file).expect("text");
-        for version in rust_versions(&text) {
-            let is_known = version == required || version == client && is_about_client(&file);
+        for version in rust_versions(&read(&file)) {
+            let is_known = version == project || version == client && is_about_client(&file);
             assert!(is_known, "{version:?} in {}", file.display());
             found += 1;
         }
@@ -295,56 +268,4 @@ fn metrics_of_operations_page_exist_in_info_or_prometheus_output() {
         found > 15,
         "expected more than 15 metrics on the page, found {found}"
     );
-}
-
-/// How pages write small numbers.
-const NUMBERS: [&str; 11] = [
-    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten",
-];
-
-/// The number words before a word, in README.md and docs/, with the page. Line breaks count as spaces.
-fn numbers_before(word: &str) -> Vec<(usize, PathBuf)> {
-    let mut found = Vec::new();
-    for page in page::all() {
-        let text = fs::read_to_string(page::root().join(&page.path)).expect("the page was read before");
-        let words: Vec<&str> = text.split_whitespace().collect();
-        for pair in words.windows(2).filter(|pair| pair[1].starts_with(word)) {
-            let number = pair[0].trim_start_matches(['[', '*']).to_lowercase();
-            let number = NUMBERS.iter().position(|name| *name == number);
-            found.extend(number.map(|number| (number, page.path.clone())));
-        }
-    }
-    found
-}
-
-fn read(path: &str) -> String {
-    fs::read_to_string(page::root().join(path)).expect("the page is there")
-}
-
-#[test]
-fn pages_agree_on_the_number_of_exceptions_of_fences() {
-    let guarantees = read("docs/guarantees.md");
-    let (_, section) = guarantees
-        .split_once("\n## Fences\n")
-        .expect("the page has the section");
-    let section = section.split("\n## ").next().unwrap_or_default();
-    let is_item = |line: &&str| {
-        line.split_once(". ")
-            .is_some_and(|(number, _)| number.parse::<u8>().is_ok())
-    };
-    let exceptions = section.lines().filter(is_item).count();
-    let claims = numbers_before("exceptions");
-    assert!(claims.len() >= 2, "README.md and a page give the number");
-    for (claim, path) in claims {
-        assert_eq!(claim, exceptions, "exceptions in {}", path.display());
-    }
-}
-
-#[test]
-fn page_for_other_languages_gives_the_number_of_commands() {
-    let reference = read("docs/commands.md");
-    let headings = reference.lines().filter(|line| line.starts_with("## DLOCK."));
-    let commands = headings.filter(|heading| *heading != "## DLOCK.HELP").count();
-    let claim = format!("[{} commands](commands.md)", NUMBERS[commands]);
-    assert!(read("docs/languages.md").contains(&claim), "{claim}");
 }

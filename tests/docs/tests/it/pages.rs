@@ -42,25 +42,6 @@ fn every_code_block_is_covered_by_a_test() {
     }
 }
 
-/// Pages wrap at 120 columns, give or take a word.
-const MAX_COLUMNS: usize = 125;
-
-#[test]
-fn prose_lines_wrap_at_120_columns() {
-    let mut too_long = Vec::new();
-    for page in page::all() {
-        let text = fs::read_to_string(page::root().join(&page.path)).expect("the page was read before");
-        let mut is_code = false;
-        for (number, line) in (1..).zip(text.lines()) {
-            is_code ^= line.starts_with("```");
-            if line.chars().count() > MAX_COLUMNS && !is_code && !is_row(line) {
-                too_long.push(format!("{}:{number}", page.path.display()));
-            }
-        }
-    }
-    assert!(too_long.is_empty(), "wrap these lines: {}", too_long.join(", "));
-}
-
 /// What CONTRIBUTING.md allows.
 const MAX_USER_WORDS: usize = 25_000;
 const MAX_INTERNAL_WORDS: usize = 12_000;

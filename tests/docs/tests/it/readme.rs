@@ -1,4 +1,4 @@
-//! README.md is short, and its lines in each language hold a lock.
+//! The lines of README.md in each language hold a lock.
 
 use std::fs;
 use std::path::Path;
@@ -10,15 +10,6 @@ use tempfile::TempDir;
 
 use crate::support::page::{self, Page};
 use crate::support::run;
-
-const MAX_LINES: usize = 120;
-
-#[test]
-fn readme_has_at_most_120_lines() {
-    let text = fs::read_to_string(page::root().join("README.md")).expect("there is a README");
-    let lines = text.lines().count();
-    assert!(lines <= MAX_LINES, "README.md has {lines} lines");
-}
 
 #[test]
 fn programs_of_readme_wait_for_no_lock_of_its_transcript() {

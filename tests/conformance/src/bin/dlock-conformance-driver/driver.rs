@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::thread;
+use std::time::Duration;
 
 use redis::cluster::ClusterClient;
 use redis::sentinel::{SentinelClient, SentinelServerType};
@@ -16,6 +17,9 @@ use crate::many::{Many, churn};
 use crate::options;
 use crate::outcome::{answer, failure, lost, not_acquired, skipped};
 use crate::renewals::Renewals;
+
+/// That of the other libraries. The default of 1 s is too short for a first connection where many drivers start at once.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// The locks of a server, of a cluster, or of the primary `main` that a Sentinel knows.
 fn locks_at(address: &str, settings: Settings) -> Result<Locks, Error> {
@@ -62,7 +66,7 @@ pub struct Driver {
 impl Driver {
     pub fn new(address: &str) -> Self {
         let renewals = Renewals::default();
-        let settings = Settings::default().on_event({
+        let settings = Settings::default().response_timeout(PATIENCE).on_event({
             let renewals = renewals.clone();
             move |event| {
                 renewals.on_event(event);

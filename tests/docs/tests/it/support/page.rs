@@ -81,7 +81,10 @@ impl Page {
 
     /// Parses the text of a page.
     pub fn parse(path: &Path, text: &str) -> Self {
-        let mut reader = Reader::new(text);
+        let mut reader = Reader {
+            text,
+            ..Reader::default()
+        };
         let parser = Parser::new_ext(text, Options::ENABLE_TABLES).into_offset_iter();
         for (event, range) in parser {
             reader.handle(event, range);
@@ -114,6 +117,7 @@ impl Block {
 }
 
 /// Collects blocks, links and headings from the parser's events.
+#[derive(Default)]
 struct Reader<'a> {
     text: &'a str,
     blocks: Vec<Block>,
@@ -127,21 +131,7 @@ struct Reader<'a> {
     comment: Option<String>,
 }
 
-impl<'a> Reader<'a> {
-    fn new(text: &'a str) -> Self {
-        Self {
-            text,
-            blocks: Vec::new(),
-            links: Vec::new(),
-            anchors: BTreeSet::new(),
-            notes: Vec::new(),
-            introduction: String::new(),
-            block: None,
-            heading: None,
-            comment: None,
-        }
-    }
-
+impl Reader<'_> {
     fn line_at(&self, offset: usize) -> usize {
         self.text[..offset].matches('\n').count() + 1
     }

@@ -178,10 +178,6 @@ impl Reader {
                 "{place}: {command}\n{difference}\nfull output:\n{actual}"
             ));
         }
-        if let Some(problem) = unlike_a_terminal(step) {
-            self.differences
-                .push(format!("{place}: {}\n{problem}", step.command));
-        }
         if step.command.contains("DLOCK.ACQUIRE ") {
             self.last_fence = first_fence(actual).or(self.last_fence);
         }
@@ -300,29 +296,13 @@ impl Drop for RedisCli {
 
 /// An output without the line in which redis-cli says how long a slow command took: `(0.98s)`.
 fn without_duration(output: &str) -> String {
-    let lines = output.lines().filter(|line| duration_s(line).is_none());
+    let lines = output.lines().filter(|line| !is_duration(line));
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// The seconds in a line such as `(0.98s)`.
-fn duration_s(line: &str) -> Option<f64> {
-    line.strip_prefix('(')?.strip_suffix("s)")?.parse().ok()
-}
-
-/// What a reader would see otherwise: the fences of his server, and how long a command took that waited.
-fn unlike_a_terminal(step: &Step) -> Option<String> {
-    if first_fence(&step.command).is_some() {
-        return Some(format!("the reader has another fence: write {FENCE_PLACEHOLDER}"));
-    }
-    let waited_ms = step
-        .shown
-        .lines()
-        .find_map(|line| line.strip_prefix("4) (integer) "))?;
-    let waited_ms: f64 = waited_ms.parse().ok()?;
-    let shown_s = step.shown.lines().find_map(duration_s);
-    let is_shown = shown_s.is_some_and(|shown_s| (shown_s - waited_ms / 1000.0).abs() < 0.1);
-    (waited_ms >= 500.0 && !is_shown && !step.is_shell)
-        .then(|| format!("redis-cli prints after it: ({:.2}s)", waited_ms / 1000.0))
+fn is_duration(line: &str) -> bool {
+    let seconds = line.strip_prefix('(').and_then(|rest| rest.strip_suffix("s)"));
+    seconds.is_some_and(|seconds| seconds.parse::<f64>().is_ok())
 }
 
 #[cfg(test)]
@@ -347,15 +327,5 @@ mod tests {
                 step(true, "d \\\n  e", "z\n")
             ]
         );
-    }
-
-    #[test]
-    fn fence_in_a_command_and_missing_duration_are_told() {
-        assert!(unlike_a_terminal(&step(false, "DLOCK.GUARD a b 186715812864001", "")).is_some());
-        assert!(unlike_a_terminal(&step(false, "DLOCK.GUARD a b <fence>", "")).is_none());
-        let reply = "1) (integer) 186715812864001\n2) (integer) 1\n3) (integer) 3000\n4) (integer) ";
-        let told = |end: &str| unlike_a_terminal(&step(false, "A", &format!("{reply}{end}"))).is_some();
-        assert!(told("2980\n") && told("2980\n(1.20s)\n"));
-        assert!(!told("2980\n(2.98s)\n") && !told("0\n"));
     }
 }

@@ -50,9 +50,8 @@ final class Acquire {
     }
 
     private void onTime() {
-        Hold asked = hold;
-        scope.router.explain(asked, (cause, none) -> {
-            asked.fail(new AcquireTimeoutException(asked.key(), options.timeout(), cause));
+        scope.router.explain(hold, (cause, none) -> {
+            hold.fail(new AcquireTimeoutException(hold.key(), options.timeout(), cause));
         });
     }
 

@@ -10,7 +10,7 @@ import java.util.List;
 import java.util.concurrent.RejectedExecutionException;
 import org.jspecify.annotations.Nullable;
 
-/** What locks need of the program's client. */
+/** What locks need of the program's client. Without a cluster, there is one server, whose address is empty. */
 interface Client {
     /** The client itself: all {@link Locks} on it share their connections. */
     AbstractRedisClient source();
@@ -18,7 +18,9 @@ interface Client {
     /** Opens a connection to the primary, or to the node of a cluster at this address. Blocks. */
     Connection connect(String address);
 
-    boolean isCluster();
+    default boolean isCluster() {
+        return false;
+    }
 
     /** Lettuce may wait without end for a connection of a client that was shut down. */
     default void check() {
@@ -28,37 +30,23 @@ interface Client {
     }
 
     /** Finds out which nodes a cluster has, unless that is known. Blocks. */
-    void prepare();
+    default void prepare() {}
 
-    /** In a cluster: the addresses of its nodes, as far as the client knows. */
-    List<String> nodes();
+    /** The addresses of the nodes of a cluster, as far as the client knows. */
+    default List<String> nodes() {
+        return List.of();
+    }
 
-    /** In a cluster: the address of a slot's primary, as far as the client knows. */
-    @Nullable String primary(int slot);
+    /** The address of a slot's primary, as far as the client knows. */
+    default @Nullable String primary(int slot) {
+        return null;
+    }
 
     /** A client of one server, which may have a replica and be watched by Sentinels. */
     record OfServer(RedisClient source) implements Client {
         @Override
         public Connection connect(String address) {
             return new Connection(source.connect(ByteArrayCodec.INSTANCE));
-        }
-
-        @Override
-        public boolean isCluster() {
-            return false;
-        }
-
-        @Override
-        public void prepare() {}
-
-        @Override
-        public List<String> nodes() {
-            return List.of();
-        }
-
-        @Override
-        public @Nullable String primary(int slot) {
-            return null;
         }
     }
 

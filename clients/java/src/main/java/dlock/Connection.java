@@ -71,7 +71,12 @@ final class Connection {
         words.subList(1, words.size()).forEach(args::add);
         var command = new AsyncCommand<>(new Command<>(new Name(words.get(0)), new Reply(), args));
         command.whenComplete(done::take);
-        own.dispatch(command);
+        try {
+            own.dispatch(command);
+        } catch (RuntimeException refused) {
+            // The connection was lost, which this thread has not been told yet.
+            command.completeExceptionally(refused);
+        }
     }
 
     void close() {

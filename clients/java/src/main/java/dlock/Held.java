@@ -34,7 +34,7 @@ public interface Held extends AutoCloseable {
 
     /** Calls this when the lock is lost, in a thread of its own, at once if it is lost already. */
     default void onLost(Consumer<LostException> action) {
-        lost().thenAccept(action);
+        lost().thenAcceptAsync(action, Loop.BLOCKING);
     }
 
     /**
@@ -59,8 +59,8 @@ public interface Held extends AutoCloseable {
      * @param args text, numbers or {@code byte[]}
      * @return text, a Long, a Double, a Boolean, a list of these, or null; text is read as UTF-8
      * @throws LostException if the lock is lost: the command has not run
-     * @throws LockException if the server refuses, or the lock was released; with the word CONNECTION, there was no
-     *     reply within 3 s, and the command may have run
+     * @throws LockException if the server refuses, or the lock was released; with the word CONNECTION, the
+     *     connection was lost, or the server silent for 3 s, and the command may have run
      * @throws InterruptedException if this thread is interrupted; the command may run all the same
      */
     @Nullable Object query(String command, Object... args) throws InterruptedException;

@@ -271,6 +271,11 @@ final class Hold extends Acquisition implements Held {
         }
     }
 
+    /** Throws why it can no longer be used, if it cannot. */
+    void checkHeld() {
+        Done.<@Nullable Void>join(done -> loop.execute(() -> done.take(null, check())));
+    }
+
     /** Why it can no longer be used, or null. */
     private @Nullable LockException check() {
         expireIfOver();
@@ -355,12 +360,14 @@ final class Hold extends Acquisition implements Held {
     }
 
     private void wakeAfter(long nanos) {
+        // One that waits has another timer.
+        if (stage != Stage.HELD) {
+            return;
+        }
         if (timer != null) {
             timer.cancel();
         }
-        if (stage == Stage.HELD) {
-            timer = loop.after(nanos, this::wake);
-        }
+        timer = loop.after(nanos, this::wake);
     }
 
     /** Renews the lease, or tells that it is over. */
@@ -370,7 +377,8 @@ final class Hold extends Acquisition implements Held {
             return;
         }
         wakeAfter(left());
-        if (!options.isRenewed() || deadline >= maxEnd) {
+        // One renewal at a time: it is repeated itself.
+        if (isRenewing || !options.isRenewed() || deadline >= maxEnd) {
             return;
         }
         isRenewing = true;

@@ -23,6 +23,7 @@ final class Link {
     private final String address;
     private final long timeoutMs;
     private final Runnable onLoss;
+    private final int maxPending;
 
     /** What messages call the server. */
     private String server;
@@ -31,6 +32,8 @@ final class Link {
     /** What opens a connection now. */
     private @Nullable Object opening;
     private int failures;
+    /** When the last reply came. */
+    private long heard = Long.MIN_VALUE;
     private boolean isWatching;
     private final Deque<Call> unsent = new ArrayDeque<>();
     private final Deque<Call> pending = new ArrayDeque<>();
@@ -54,6 +57,7 @@ final class Link {
         this.server = server;
         this.timeoutMs = timeoutMs;
         this.onLoss = onLoss;
+        this.maxPending = Math.min(MAX_PENDING, client.source().getOptions().getRequestQueueSize());
     }
 
     String server() {
@@ -131,7 +135,7 @@ final class Link {
     }
 
     private void flush(Connection to) {
-        while (to == connection && pending.size() < MAX_PENDING && !unsent.isEmpty()) {
+        while (to == connection && pending.size() < maxPending && !unsent.isEmpty()) {
             Call call = unsent.remove();
             List<byte[]> words = call.command.get();
             if (words == null) {
@@ -158,6 +162,7 @@ final class Link {
         }
         // Only now: a connection that is lost before a reply is opened again after a pause, too.
         failures = 0;
+        heard = Clock.now();
         call.done.take(reply, error);
         if (error != null && error.word().equals("READONLY")) {
             // A primary that was demoted.
@@ -168,22 +173,24 @@ final class Link {
     }
 
     /**
-     * Drops the connection when the oldest command without a reply has waited for too long. If the program was stopped,
-     * what has arrived meanwhile is read first.
+     * Drops the connection when the server owes replies and has sent none for too long. One that is slow is not dropped:
+     * to send all again would make it slower. If the program was stopped, what has arrived meanwhile is read first.
      */
     private void watch() {
-        Call oldest = pending.peek();
-        if (isWatching || oldest == null) {
-            return;
+        if (!isWatching && !pending.isEmpty()) {
+            isWatching = true;
+            loop.after(silentAt() - Clock.now(), () -> loop.after(Clock.ms(READ_MS), this::look));
         }
-        isWatching = true;
-        loop.after(oldest.sent + Clock.ms(timeoutMs) - Clock.now(), () -> loop.after(Clock.ms(READ_MS), this::look));
+    }
+
+    /** When the server has been silent for too long. */
+    private long silentAt() {
+        return Math.max(pending.element().sent, heard) + Clock.ms(timeoutMs);
     }
 
     private void look() {
         isWatching = false;
-        Call oldest = pending.peek();
-        if (oldest != null && Clock.now() - oldest.sent >= Clock.ms(timeoutMs)) {
+        if (!pending.isEmpty() && Clock.now() >= silentAt()) {
             drop(Errors.noReply(server, "none within " + timeoutMs + " ms", null));
         } else {
             watch();
@@ -202,7 +209,8 @@ final class Link {
         failed.addAll(unsent);
         pending.clear();
         unsent.clear();
-        failed.forEach(call -> call.done.take(null, error));
+        // Not here: a task that fails harms no other.
+        failed.forEach(call -> loop.execute(() -> call.done.take(null, error)));
         // Not after each attempt to open it again.
         if (dropped != null && failures == 0) {
             onLoss.run();

@@ -30,11 +30,11 @@ public final class LockView implements Lock {
 
     /** What it holds, and how often it has locked it. Only this thread uses it. */
     static final class Holding {
-        private final Held held;
+        private final Hold held;
         private int count = 1;
 
         private Holding(Held held) {
-            this.held = held;
+            this.held = (Hold) held;
         }
     }
 
@@ -54,7 +54,8 @@ public final class LockView implements Lock {
     /**
      * Waits for the lock, also if this thread is interrupted.
      *
-     * @throws LostException if this thread had it locked, and it was lost since
+     * @throws LostException if this thread had it locked, and it was lost since; a LockException with the word RELEASED
+     *     if it was released by {@link #held}
      * @throws LockException as {@link Locks#acquire(String, LockOptions)}
      */
     @Override
@@ -106,7 +107,7 @@ public final class LockView implements Lock {
      */
     @Override
     public boolean tryLock(long time, TimeUnit unit) throws InterruptedException {
-        return tryLock(Duration.of(time, unit.toChronoUnit()), options.lease());
+        return tryLock(Duration.ofNanos(unit.toNanos(time)), options.lease());
     }
 
     /**
@@ -167,7 +168,7 @@ public final class LockView implements Lock {
             return false;
         }
         if (!holding.held.isHeld()) {
-            throw Done.here(holding.held.lost().join());
+            holding.held.checkHeld();
         }
         holding.count++;
         return true;

@@ -92,7 +92,7 @@ public final class Locks implements AutoCloseable {
         return await(begin(key, options, false));
     }
 
-    /** As {@link #acquire(String, LockOptions)}, without waiting here. Cancelling the future withdraws the request. */
+    /** As {@link #acquire(String, LockOptions)}, without waiting here. To cancel the future withdraws the request. */
     public CompletableFuture<Held> acquireAsync(String key, LockOptions options) {
         return acquireAsync(Words.text(key), options);
     }
@@ -206,8 +206,10 @@ public final class Locks implements AutoCloseable {
             }
             Acquire acquire = new Acquire(scope, rawKey, options, waits, done);
             answer.whenComplete((held, error) -> {
-                if (error instanceof CancellationException) {
-                    loop.execute(() -> acquire.cancel(error));
+                // By cancel, orTimeout, ...: if the acquisition itself has ended it, this changes nothing.
+                if (held == null) {
+                    Throwable reason = error == null ? new CancellationException() : error;
+                    loop.execute(() -> acquire.cancel(reason));
                 }
             });
             acquire.begin();

@@ -15,6 +15,9 @@ import java.util.concurrent.atomic.AtomicInteger;
  * Runs one task at a time, in the thread that brings it, or in the one that is running another. So all that the tasks
  * of a loop share needs no lock, and nobody waits for a thread to wake up. Tasks never block, and never call what
  * belongs to the program.
+ *
+ * <p>A virtual thread runs none. At a lock inside the JDK, it may lose the thread that carries it to another one, which
+ * keeps that for as long as it computes: until then, no lease would be renewed.
  */
 final class Loop implements Executor {
     private static final System.Logger LOGGER = System.getLogger("dlock");
@@ -23,6 +26,9 @@ final class Loop implements Executor {
 
     /** How many continuations run at once. One that waits for a lock or a future does not count. */
     private static final int MAX_TELLING = 32;
+
+    /** The group of all virtual threads, from JDK 21 on. */
+    private static final String VIRTUAL_THREADS = "VirtualThreads";
 
     /** For what may block: opening a connection, and telling the program of a loss or an event. */
     static final Executor BLOCKING = new ThreadPoolExecutor(
@@ -38,8 +44,8 @@ final class Loop implements Executor {
             null,
             true,
             0,
+            Integer.MAX_VALUE,
             MAX_TELLING,
-            1,
             null,
             IDLE_SECONDS,
             TimeUnit.SECONDS);
@@ -51,11 +57,28 @@ final class Loop implements Executor {
     @Override
     public void execute(Runnable task) {
         tasks.add(task);
-        if (waiting.getAndIncrement() == 0) {
-            do {
-                run(tasks.remove());
-            } while (waiting.decrementAndGet() > 0);
+        if (waiting.getAndIncrement() > 0) {
+            return;
         }
+        boolean isVirtual = Thread.currentThread().getThreadGroup().getName().equals(VIRTUAL_THREADS);
+        if (!isVirtual || !handOver()) {
+            runAll();
+        }
+    }
+
+    private boolean handOver() {
+        try {
+            BLOCKING.execute(this::runAll);
+            return true;
+        } catch (OutOfMemoryError noThread) {
+            return false;
+        }
+    }
+
+    private void runAll() {
+        do {
+            run(tasks.remove());
+        } while (waiting.decrementAndGet() > 0);
     }
 
     /** Runs a task after this time, about as late as the timer of the machine is. Only tasks of this loop call it. */
@@ -67,7 +90,17 @@ final class Loop implements Executor {
         try {
             task.run();
         } catch (Throwable error) {
-            LOGGER.log(Level.ERROR, "a task of dlock has failed", error);
+            report(error);
+        }
+    }
+
+    /** The loop goes on, whatever happens here. */
+    private static void report(Throwable error) {
+        try {
+            // Not here: what the program logs to may block.
+            BLOCKING.execute(() -> LOGGER.log(Level.ERROR, "a task of dlock has failed", error));
+        } catch (Throwable noThread) {
+            // Nobody can be told.
         }
     }
 

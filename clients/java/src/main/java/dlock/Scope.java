@@ -53,7 +53,8 @@ final class Scope {
     private static void tell(Consumer<LockEvent> action, LockEvent event) {
         try {
             action.accept(event);
-        } catch (RuntimeException error) {
+        } catch (Throwable error) {
+            // Also an Error: what comes after it is told.
             LOGGER.log(Level.WARNING, "the program has failed to take an event", error);
         }
     }

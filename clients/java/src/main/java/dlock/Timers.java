@@ -64,8 +64,11 @@ final class Timers {
         if (waking != null) {
             waking.cancel(false);
         }
-        wakeAt = timers.first().at;
-        waking = THREAD.schedule(() -> loop.execute(this::wake), wakeAt - Clock.now(), TimeUnit.NANOSECONDS);
+        // Known only when it is sure: without a thread today, the next timer has to try again.
+        wakeAt = Clock.NEVER;
+        long first = timers.first().at;
+        waking = THREAD.schedule(() -> loop.execute(this::wake), first - Clock.now(), TimeUnit.NANOSECONDS);
+        wakeAt = first;
     }
 
     private void wake() {

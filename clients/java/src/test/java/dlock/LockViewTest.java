@@ -8,48 +8,16 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import dlock.testing.TestServer;
+import dlock.testing.WithServer;
 import io.lettuce.core.RedisClient;
 import java.time.Duration;
 import java.util.concurrent.Callable;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.Lock;
-import org.junit.jupiter.api.AfterAll;
-import org.junit.jupiter.api.AfterEach;
-import org.junit.jupiter.api.BeforeAll;
-import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 
-class LockViewTest {
-    private static TestServer server;
-    private RedisClient client;
-    private Locks locks;
-
-    @BeforeAll
-    static void startServer() {
-        server = new TestServer();
-    }
-
-    @AfterAll
-    static void stopServer() {
-        if (server != null) {
-            server.close();
-        }
-    }
-
-    @BeforeEach
-    void open() {
-        client = server.client();
-        locks = Locks.open(client);
-    }
-
-    @AfterEach
-    void nothingIsLeft() {
-        locks.close();
-        client.shutdown();
-        server.untilNothingIsLeft();
-    }
-
+class LockViewTest extends WithServer {
     private static <T> T inAnotherThread(Callable<T> action) throws Exception {
         return CompletableFuture.supplyAsync(() -> {
             try {
@@ -119,6 +87,17 @@ class LockViewTest {
     }
 
     @Test
+    void lock_that_was_released_by_its_handle_is_not_locked_again() {
+        LockView lock = locks.asLock("k");
+        lock.lock();
+        lock.held().release();
+        assertEquals("RELEASED", assertThrows(LockException.class, lock::lock).word());
+        lock.unlock();
+        lock.lock();
+        lock.unlock();
+    }
+
+    @Test
     void lock_waits_on_after_an_interrupt_and_keeps_it() throws Exception {
         Lock lock = locks.asLock("k");
         Held held = locks.acquire("k");
@@ -158,6 +137,13 @@ class LockViewTest {
             return isFree;
         });
         assertTrue(isLocked);
+        lock.unlock();
+    }
+
+    @Test
+    void longest_time_is_no_limit() throws Exception {
+        Lock lock = locks.asLock("k");
+        assertTrue(lock.tryLock(Long.MAX_VALUE, TimeUnit.DAYS));
         lock.unlock();
     }
 

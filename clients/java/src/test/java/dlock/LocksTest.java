@@ -9,12 +9,11 @@ import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
-import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import dlock.testing.TestServer;
+import dlock.testing.VirtualThreads;
+import dlock.testing.WithServer;
 import io.lettuce.core.RedisClient;
-import java.lang.invoke.MethodHandles;
-import java.lang.invoke.MethodType;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
@@ -25,43 +24,12 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
-import org.junit.jupiter.api.AfterAll;
-import org.junit.jupiter.api.AfterEach;
-import org.junit.jupiter.api.BeforeAll;
-import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 
-class LocksTest {
+class LocksTest extends WithServer {
     private static final LockOptions DEFAULTS = LockOptions.defaults();
-    private static TestServer server;
-    private RedisClient client;
-    private Locks locks;
-
-    @BeforeAll
-    static void startServer() {
-        server = new TestServer();
-    }
-
-    @AfterAll
-    static void stopServer() {
-        if (server != null) {
-            server.close();
-        }
-    }
-
-    @BeforeEach
-    void open() {
-        client = server.client();
-        locks = Locks.open(client);
-    }
-
-    @AfterEach
-    void nothingIsLeft() {
-        locks.close();
-        client.shutdown();
-        server.untilNothingIsLeft();
-    }
 
     @Test
     void lock_acquired_in_a_block_is_released_at_its_end() throws Exception {
@@ -231,15 +199,37 @@ class LocksTest {
     }
 
     @Test
-    void continuations_may_block_without_harm() throws Exception {
-        CompletableFuture<String> nested = locks.acquireAsync("a", DEFAULTS).thenApply(outer -> {
-            try (outer; Held inner = locks.acquire("b")) {
-                return inner.key();
-            } catch (InterruptedException error) {
-                throw new IllegalStateException(error);
-            }
-        });
-        assertEquals("b", nested.get());
+    void future_that_has_timed_out_leaves_nothing() throws Exception {
+        try (Held held = locks.acquire("k")) {
+            CompletableFuture<Held> waiting = locks.acquireAsync("k", DEFAULTS);
+            server.untilWaiting(1);
+            assertThrows(ExecutionException.class, waiting.orTimeout(1, TimeUnit.MILLISECONDS)::get);
+            server.untilWaiting(0);
+        }
+    }
+
+    @Test
+    void continuations_that_wait_for_a_lock_keep_no_other_from_running() throws Exception {
+        Held held = locks.acquire("inner");
+        Held gate = locks.acquire("outer");
+        List<CompletableFuture<String>> nested = new ArrayList<>();
+        for (int n = 0; n < 100; n++) {
+            nested.add(locks.acquireAsync("outer", DEFAULTS.shared()).thenApply(outer -> {
+                try (outer; Held inner = locks.acquire("inner")) {
+                    return inner.key();
+                } catch (InterruptedException error) {
+                    throw new IllegalStateException(error);
+                }
+            }));
+        }
+        server.untilWaiting(100);
+        gate.release();
+        until("all wait for the other lock", () -> server.stat("locks") == 2 && server.stat("waiters") == 100
+                && server.stat("contended_locks") == 1 && nested.stream().noneMatch(CompletableFuture::isDone));
+        held.release();
+        for (CompletableFuture<String> each : nested) {
+            assertEquals("inner", each.get());
+        }
     }
 
     @Test
@@ -269,13 +259,16 @@ class LocksTest {
     }
 
     @Test
-    void program_that_fails_to_take_an_event_keeps_its_lock() throws Exception {
+    void program_that_fails_to_take_an_event_keeps_its_lock_and_is_told_the_next() throws Exception {
+        AtomicInteger events = new AtomicInteger();
         Locks told = Locks.open(client, event -> {
-            throw new IllegalStateException("no metrics today");
+            events.incrementAndGet();
+            throw new AssertionError("no metrics today");
         });
         try (Held held = told.acquire("k")) {
             assertTrue(held.isHeld());
         }
+        until("both are told", () -> events.get() == 2);
     }
 
     @Test
@@ -285,7 +278,7 @@ class LocksTest {
 
     @Test
     void ten_thousand_virtual_threads_wait_over_two_connections() throws Exception {
-        assertWaitOverTwoConnections(virtualThreads(), 10_000);
+        assertWaitOverTwoConnections(VirtualThreads.executor(), 10_000);
     }
 
     private void assertWaitOverTwoConnections(ExecutorService threads, int count) throws Exception {
@@ -308,18 +301,6 @@ class LocksTest {
         held.release();
         done.await();
         threads.shutdown();
-    }
-
-    /** From JDK 21 on. */
-    private static ExecutorService virtualThreads() throws Exception {
-        assumeTrue(Runtime.version().feature() >= 21, "this JDK has no virtual threads");
-        var type = MethodType.methodType(ExecutorService.class);
-        try {
-            return (ExecutorService) MethodHandles.lookup()
-                    .findStatic(Executors.class, "newVirtualThreadPerTaskExecutor", type).invoke();
-        } catch (Throwable error) {
-            throw new AssertionError(error);
-        }
     }
 
     @Test

@@ -71,7 +71,9 @@ public final class DlockLockProvider implements ExtensibleLockProvider {
         protected void doUnlock() {
             Duration early = Duration.between(ClockProvider.now(), lockConfiguration.getLockAtLeastUntil());
             if (!early.isNegative() && !early.isZero()) {
-                CompletableFuture.delayedExecutor(early.toNanos(), TimeUnit.NANOSECONDS).execute(held::releaseAsync);
+                // Not in a pool, which the program may keep busy.
+                CompletableFuture.delayedExecutor(early.toNanos(), TimeUnit.NANOSECONDS, Runnable::run)
+                        .execute(held::releaseAsync);
                 return;
             }
             try {

@@ -5,42 +5,19 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import dlock.LockException;
-import dlock.Locks;
-import dlock.testing.TestServer;
-import io.lettuce.core.RedisClient;
+import dlock.testing.WithServer;
 import java.time.Duration;
 import java.time.Instant;
 import java.util.Optional;
 import net.javacrumbs.shedlock.core.LockConfiguration;
 import net.javacrumbs.shedlock.core.SimpleLock;
-import org.junit.jupiter.api.AfterEach;
-import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 
-class DlockLockProviderTest {
+class DlockLockProviderTest extends WithServer {
     private static final Duration MINUTE = Duration.ofMinutes(1);
-    private TestServer server;
-    private RedisClient client;
-    private DlockLockProvider provider;
-
-    @BeforeEach
-    void start() {
-        server = new TestServer();
-        client = server.client();
-        provider = new DlockLockProvider(Locks.open(client));
-    }
-
-    @AfterEach
-    void stop() {
-        if (server != null) {
-            server.untilNothingIsLeft();
-            client.shutdown();
-            server.close();
-        }
-    }
 
     private Optional<SimpleLock> lock(Duration atMost, Duration atLeast) {
-        return provider.lock(new LockConfiguration(Instant.now(), "report", atMost, atLeast));
+        return new DlockLockProvider(locks).lock(new LockConfiguration(Instant.now(), "report", atMost, atLeast));
     }
 
     @Test
@@ -93,5 +70,6 @@ class DlockLockProviderTest {
     void server_that_refuses_is_told() {
         server.call("SET job-lock:report text");
         assertThrows(LockException.class, () -> lock(MINUTE, Duration.ZERO));
+        server.call("DEL job-lock:report");
     }
 }

@@ -8,14 +8,12 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import dlock.LockOptions;
 import dlock.Locks;
 import dlock.testing.TestServer;
-import io.lettuce.core.RedisClient;
+import dlock.testing.WithServer;
 import java.time.Duration;
 import java.util.ConcurrentModificationException;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
-import org.junit.jupiter.api.AfterEach;
-import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.springframework.dao.CannotAcquireLockException;
 import org.springframework.integration.leader.Context;
@@ -24,28 +22,7 @@ import org.springframework.integration.support.leader.LockRegistryLeaderInitiato
 import org.springframework.integration.support.locks.DistributedLock;
 import org.springframework.integration.support.locks.LockRegistry;
 
-class DlockLockRegistryTest {
-    private TestServer server;
-    private RedisClient client;
-    private Locks locks;
-
-    @BeforeEach
-    void start() {
-        server = new TestServer();
-        client = server.client();
-        locks = Locks.open(client);
-    }
-
-    @AfterEach
-    void stop() {
-        if (server != null) {
-            locks.close();
-            client.shutdown();
-            server.untilNothingIsLeft();
-            server.close();
-        }
-    }
-
+class DlockLockRegistryTest extends WithServer {
     private DlockLockRegistry registry() {
         return new DlockLockRegistry(locks, "orders");
     }

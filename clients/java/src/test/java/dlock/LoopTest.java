@@ -3,13 +3,32 @@ package dlock;
 import static dlock.testing.TestServer.until;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 
+import dlock.testing.VirtualThreads;
 import java.util.List;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CopyOnWriteArrayList;
 import org.junit.jupiter.api.Test;
 
-class TimersTest {
+class LoopTest {
     private final Loop loop = new Loop();
     private final List<Integer> ran = new CopyOnWriteArrayList<>();
+
+    @Test
+    void task_of_a_virtual_thread_runs_in_a_thread_that_the_program_cannot_keep_busy() throws Exception {
+        CompletableFuture<String> ranIn = new CompletableFuture<>();
+        VirtualThreads.executor().execute(() ->
+                loop.execute(() -> ranIn.complete(Thread.currentThread().getName())));
+        assertEquals("dlock", ranIn.get());
+    }
+
+    @Test
+    void task_that_fails_keeps_no_other_from_running() {
+        loop.execute(() -> {
+            throw new AssertionError("the test wants it");
+        });
+        loop.execute(() -> ran.add(1));
+        assertEquals(List.of(1), ran);
+    }
 
     private Timers.Timer after(long ms, int number) {
         return loop.after(Clock.ms(ms), () -> ran.add(number));
