@@ -92,11 +92,12 @@ model: install-deps ## Model-check quorums and inboxes in larger worlds than `ma
 spec: ## Check the specification in spec/: samples, every choice of a few steps, and replays against the code (needs Node.js; ARGS="lock" for a part)
 	@spec/run "$(TARGET)" $(ARGS)
 
-mutants: ## Change the core in one place at a time, and run its tests and the rules: a change that no test notices is listed (installs cargo-mutants; ARGS="--file core/src/time/grace.rs")
+mutants: ## Change the core in one place at a time, and run its tests and the rules: a change that no test notices is listed (installs cargo-mutants; of some files: FILES="core/src/time/*.rs")
 	@command -v cargo-mutants >/dev/null || cargo install cargo-mutants --locked --root "$(TARGET)/tools"
 	cargo mutants --package dlock-core --test-package dlock-core --test-package dlock-rules --all-features \
 		--cargo-arg=--locked --output "$(TARGET)" --timeout 300 \
-		--exclude "core/src/testing/**" --exclude "core/src/tests/**" $(ARGS) -- --lib --test memory
+		--exclude "core/src/testing/**" --exclude "core/src/tests/**" $(foreach file,$(wildcard $(FILES)),--file $(file)) \
+		$(ARGS) -- --lib --test memory
 
 fuzz: install-deps ## Run each fuzz target for SECONDS=20; needs nightly Rust and cargo-fuzz
 	tests/model/fuzz/run "$(SECONDS)"
