@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_int};
 
 use dlock_core::cluster::fences::NodeId;
 use dlock_core::cluster::slots::SlotSet;
-use dlock_core::engine::{Process, announcements, events, grace, held_back, scheduler};
+use dlock_core::engine::{Process, announcements, events, grace, held_back, scheduler, slot_events};
 
 use crate::host::state::module_state;
 use crate::host::{MESSAGE_TYPE, policy, snapshot_clock};
@@ -64,14 +64,14 @@ impl Events for DlockEvents {
     }
 
     fn slots_trimmed(ctx: &mut Ctx<'_>, slots: &SlotSet) {
-        events::slots_trimmed(ctx, slots);
+        slot_events::slots_trimmed(ctx, slots);
     }
 
     fn slot_migration(ctx: &mut Ctx<'_>, event: SlotMigration) {
         match event {
-            SlotMigration::ExportBegan => events::slots_leave(ctx),
-            SlotMigration::ExportEnded => events::slots_have_left(ctx),
-            SlotMigration::Import => events::slots_come(ctx),
+            SlotMigration::ExportBegan => slot_events::slots_leave(ctx),
+            SlotMigration::ExportEnded => slot_events::slots_have_left(ctx),
+            SlotMigration::Import => slot_events::slots_come(ctx),
         }
     }
 }

@@ -8,6 +8,7 @@ use super::error::Error;
 use super::held_back::hold_back;
 use super::host::Host;
 use super::internal_error::internal_error;
+use super::replicate::replicate;
 use super::state::EngineState;
 use super::wait_timer;
 use crate::effects::{Answer, Effects};
@@ -65,21 +66,6 @@ pub(super) fn fail(host: &mut impl Host, lock: LockNameRef<'_>, effects: &mut Ef
     }
     deliver(host, effects);
     wait_timer::arm(host);
-}
-
-/// Sends the encoded change. One that is not encoded is the running command itself: what a replica has received, or what
-/// the server only counts for its next snapshot, and then discards.
-fn replicate<H: Host>(host: &mut H, name: H::Name<'_>, effects: &Effects) {
-    if !effects.is_changed {
-        return;
-    }
-    match effects.change() {
-        Some(change) => host.replicate(name, change),
-        None => host.replicate_verbatim(),
-    }
-    if effects.changes_holders() {
-        host.signal_modified(name);
-    }
 }
 
 fn count(state: &mut EngineState, lock: LockNameRef<'_>, effects: &Effects) {

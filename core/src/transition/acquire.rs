@@ -1,4 +1,5 @@
-use super::rules::{Occupancy, Rules, above_holders, granted, vanished};
+use super::authorize::vanished;
+use super::rules::{Occupancy, Rules, above_holders, granted};
 use crate::lock::Holder;
 use crate::names::RequestKey;
 use crate::wire::{Acquire, Error, Granted, Outcome};

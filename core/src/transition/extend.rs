@@ -1,4 +1,5 @@
-use super::rules::{Rules, authorize, vanished};
+use super::authorize::{authorize, vanished};
+use super::rules::Rules;
 use crate::fence::Fence;
 use crate::lock::Holder;
 use crate::names::Limit;

@@ -1,4 +1,4 @@
-use super::rules::{authorized, vanished};
+use super::authorize::{authorized, vanished};
 use crate::lock::{Holder, Lock};
 use crate::time::LeaseClock;
 use crate::wire::{Error, Guard};

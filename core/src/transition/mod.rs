@@ -1,4 +1,4 @@
-//! Transitions of a lock, a file each; `rules` and `grant_waiters` are what they share.
+//! Transitions of a lock, a file each; `rules`, `authorize` and `grant_waiters` are what they share.
 //!
 //! A transition validates before it changes anything: a request that is rejected, or not granted, has no side
 //! effects. A transition that changes a lock first removes the holders whose lease has expired, and
@@ -7,10 +7,11 @@
 
 mod acquire;
 mod apply;
+mod authorize;
 mod extend;
 mod grant_waiters;
 mod guard;
-mod held_back;
+mod held_back_reply;
 mod inboxes;
 mod policy;
 mod release;

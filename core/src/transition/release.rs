@@ -1,4 +1,5 @@
-use super::rules::{Rules, authorize, vanished};
+use super::authorize::{authorize, vanished};
+use super::rules::Rules;
 use crate::effects::Answer;
 use crate::lock::{Holder, Lock};
 use crate::wire::{Error, Holds, Release};

@@ -3,7 +3,7 @@
 use super::*;
 use crate::cluster::nodes::LocalSlots;
 use crate::cluster::slots::{SlotSet, slot_of};
-use crate::engine::{WriteCheck, events, scheduler};
+use crate::engine::{WriteCheck, scheduler, slot_events};
 use crate::testing::{Answer, Request, Server};
 
 #[test]
@@ -266,6 +266,6 @@ fn locks_of_trimmed_slots_are_forgotten() {
     server.granted("ACQUIRE gone alice 60000");
     server.granted("ACQUIRE kept alice 60000");
     let slots: SlotSet = [slot_of(b"gone")].into_iter().collect();
-    events::slots_trimmed(&mut server.host, &slots);
+    slot_events::slots_trimmed(&mut server.host, &slots);
     assert_eq!(server.host.engine().expiry.len(), 1);
 }
