@@ -256,8 +256,9 @@ export class Hold implements Acquisition {
   }
 
   #wakeAfter(ms: number): void {
-    clearTimeout(this.#timer);
+    // One that waits has another timer.
     if (this.stage !== "held") return;
+    clearTimeout(this.#timer);
     this.#timer = setTimeout(() => void this.#wake(), Math.min(ms, MAX_TIMER)).unref();
   }
 
@@ -268,7 +269,8 @@ export class Hold implements Acquisition {
     if (this.stage !== "held") return;
     if (!this.isHeld) return void this.#expire();
     this.#wakeAfter(this.remaining());
-    if (!this.settings.renew || this.#deadline >= this.#maxEnd) return;
+    // One renewal at a time: it is repeated itself.
+    if (this.#isRenewing || !this.settings.renew || this.#deadline >= this.#maxEnd) return;
     this.#isRenewing = true;
     await this.#extend(this.lease).catch((error: LockError) => (this.lastError = error));
     this.#isRenewing = false;

@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { describe, test } from "node:test";
+import { setTimeout } from "node:timers/promises";
 import { LockError, Locks, Lost } from "redis-dlock";
 import { clients } from "./clients.mjs";
 import { cleanUp, skip, startProxy, startServer, until } from "./server.mjs";
@@ -292,6 +293,31 @@ export function specifyContract(name) {
       const { reason } = lock.signal;
       assert.ok(word("EXPIRED", Lost)(reason) && word("NOPERM")(reason.cause));
       assert.match(reason.message, /^the lock k is lost, stop the work .*: EXPIRED its lease ended .*: NOPERM /);
+    });
+
+    test("a lost connection begins no renewal beside one that is repeated", async (t) => {
+      const { server, proxy, locks } = await begin(t, { isProxied: true });
+      await locks.acquire("k", { lease: 6_000 });
+      Object.assign(proxy, { failed: 0, fails: { word: "DLOCK.EXTEND", times: Infinity, error: "BUSY wait" } });
+      await until(() => proxy.failed >= 6);
+      const before = proxy.failed;
+      for (let times = 0; times < 4; times++) {
+        await server.ask("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes");
+        await setTimeout(200);
+      }
+      await setTimeout(600);
+      assert.ok(proxy.failed - before <= 12, `${proxy.failed - before} renewals: each repeats itself quickly at first`);
+    });
+
+    test("a waiting request is told of although its connections were lost", async (t) => {
+      const events = [];
+      const { server, locks } = await begin(t, { options: { onEvent: (event) => events.push(event) } });
+      await server.ask("DLOCK.ACQUIRE", "k", "another", 60_000);
+      const waiting = assert.rejects(locks.acquire("k", { timeout: 4_000 }), LockError);
+      await until(() => events.some((event) => event.type === "queued"));
+      await server.ask("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes");
+      await until(() => events.some((event) => event.type === "waiting"));
+      await waiting;
     });
 
     test("a loss names a server that does not reply to renewals", async (t) => {
