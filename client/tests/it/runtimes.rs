@@ -192,8 +192,11 @@ fn request_that_is_dropped_when_it_is_granted_without_tokio_leaves_no_lock() {
     let journal = Journal::default();
     let locks = Locks::with(server.url(), journal.settings()).unwrap();
     block_on(locks.ping()).unwrap();
+    client.acquire("door alice 60000");
     let mut acquiring = Box::pin(locks.acquire("door"));
     assert!(poll_once(acquiring.as_mut()).is_pending());
+    wait_for("the request", || client.waiting("door") == 1);
+    client.release("door alice");
     // The background has it; its caller does not look.
     wait_for("the grant", || journal.count("Acquired") == 1);
     thread::sleep(ms(50));

@@ -27,6 +27,7 @@ fn map_names_existing_tests() {
             test if file.ends_with(".rules") => {
                 text.contains(&format!("\nrule {}\n", test.replace('_', " ")))
             }
+            test if file.ends_with(".json") => text.contains(&format!("\"name\": \"{test}\"")),
             test => text.contains(&format!("fn {test}(")),
         };
         assert!(is_there, "{file} has no test {test}");
