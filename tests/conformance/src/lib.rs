@@ -5,7 +5,7 @@
 //! - [`driver`]: a program in some language that speaks the protocol, as a process, [`output`]: what it writes,
 //!   [`launch`]: how it is started.
 //! - [`world`]: the servers, networks and drivers of one scenario. [`steps`] carries out what a scenario says,
-//!   [`usage`] counts what a driver uses. [`setting`]: of which servers.
+//!   [`usage`] counts what a driver uses. [`setting`]: which servers a run is asked to use.
 //! - [`history`] and [`requests`] check what the drivers and the server saw, [`aftermath`] what is left at the end;
 //!   [`asked`] and [`key`]: what they were about.
 //! - [`run`]: scenarios of a level, side by side; [`places`]: how many at once.
