@@ -74,12 +74,13 @@ sbom-tool:
 
 # Test it.
 
-test: install-deps ## Run all tests against the installed server (or DLOCK_SERVER=valkey-server)
+test: install-deps ## Run all tests against the installed server (or DLOCK_SERVER=valkey-server), but those of the libraries
 	@tests/run-all "$(TARGET)"
 
-test-clients: install-deps ## Check, build and test the libraries for Python, Go, Node.js and Java (each whose toolchain is here)
+test-clients: install-deps ## Check, build and test the libraries for Python, Go, Node.js and Java (each whose toolchain is here), and run the conformance kit
 	cargo build --locked
 	clients/test "$(TARGET)" "$(TARGET)/debug/libdlock.so"
+	tests/conformance/run-all
 
 test-matrix: install-deps ## Run the tests against every supported server, downloaded (kept in SERVERS)
 	tests/matrix/run "$(SERVERS)"
