@@ -42,19 +42,6 @@ impl Server {
         Self::running(&program(), lines)
     }
 
-    /// The one node of a cluster.
-    pub fn cluster() -> Result<Self> {
-        let bus = dlock_testkit::free_port();
-        let server = Self::with(&format!("cluster-enabled yes\ncluster-port {bus}"))?;
-        let mut control = server.connect()?;
-        control.call(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"])?;
-        while !control
-            .ask::<String>(&["CLUSTER", "INFO"])?
-            .contains("cluster_state:ok")
-        {}
-        Ok(server)
-    }
-
     /// Another server program than `DLOCK_SERVER`.
     pub fn running(program: &str, lines: &str) -> Result<Self> {
         crate::interrupt::check()?;
@@ -106,11 +93,6 @@ impl Server {
             Connection::open(replica.port())?.call(&["REPLICAOF", "127.0.0.1", &port])?;
         }
         Ok(())
-    }
-
-    /// A shared lock with this many holders, by RESTORE.
-    pub fn restore_lock_with_holders(&self, key: &str, holders: u64) {
-        self.server.client().restore_lock_with_holders(key, holders);
     }
 
     pub fn connect(&self) -> Result<Connection> {

@@ -89,17 +89,6 @@ impl Connection {
         Ok(values)
     }
 
-    /// The milliseconds that the server spent in a command since the last reset.
-    pub fn spent_ms(&mut self, command: &str) -> Result<f64> {
-        Ok(self.command_stat(command, "usec")? / 1e3)
-    }
-
-    /// Asks until so many requests wait.
-    pub fn until_waiting(&mut self, count: usize) -> Result<()> {
-        while self.number("dlock", "dlock_waiters")? < count as f64 {}
-        Ok(())
-    }
-
     /// The CPU time of the main thread, of the process where the server does not tell, in seconds.
     pub fn cpu_seconds(&mut self) -> Result<f64> {
         let mut sum = 0.0;

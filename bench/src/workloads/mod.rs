@@ -2,7 +2,6 @@
 
 mod client;
 mod contention;
-mod expiry;
 mod failover;
 mod guard;
 mod hand_over;
@@ -12,7 +11,6 @@ mod memory;
 mod pair;
 mod quorum;
 mod servers;
-mod stalls;
 mod synchronous;
 
 use crate::error::Result;
@@ -27,7 +25,7 @@ pub struct Workload {
 }
 
 /// In the order in which they run. `client` measures what this process grows by, so it is the first.
-pub const WORKLOADS: [Workload; 14] = [
+pub const WORKLOADS: [Workload; 12] = [
     workload("client", "the Rust client", client::measure),
     workload("pair", "an uncontended lock: server CPU, latency", pair::measure),
     workload("guard", "a fenced write", guard::measure),
@@ -47,9 +45,7 @@ pub const WORKLOADS: [Workload; 14] = [
         "2 to 256 clients that contend for a lock",
         contention::measure,
     ),
-    workload("expiry", "a million leases that expire", expiry::measure),
     workload("inboxes", "waiting without a connection", inboxes::measure),
-    workload("stalls", "the worst that one request can cost", stalls::measure),
     workload(
         "failover",
         "a million waiters whose primary is killed",
