@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use redis::Value;
 
-use super::inboxes::process::Process;
+use super::process::Process;
 use crate::error::Result;
 use crate::locks::{BATCH, LEASE, fence_of};
 use crate::machine::{MainThread, PinnedCores};

@@ -78,7 +78,7 @@ fn one_round(scale: &Scale, server: &Server, idle: Duration) -> Result<[Times; 2
 }
 
 /// After the idle time, from sending a command until the reply that a waiter gets because of it is read.
-pub fn timed_after_idle(
+fn timed_after_idle(
     idle: Duration,
     control: &mut Connection,
     sender: &mut Connection,

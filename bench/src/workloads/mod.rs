@@ -5,10 +5,10 @@ mod contention;
 mod failover;
 mod guard;
 mod hand_over;
-mod inboxes;
 mod lock_owner;
 mod memory;
 mod pair;
+mod process;
 mod quorum;
 mod servers;
 mod synchronous;
@@ -25,7 +25,7 @@ pub struct Workload {
 }
 
 /// In the order in which they run. `client` measures what this process grows by, so it is the first.
-pub const WORKLOADS: [Workload; 12] = [
+pub const WORKLOADS: [Workload; 11] = [
     workload("client", "the Rust client", client::measure),
     workload("pair", "an uncontended lock: server CPU, latency", pair::measure),
     workload("guard", "a fenced write", guard::measure),
@@ -45,7 +45,6 @@ pub const WORKLOADS: [Workload; 12] = [
         "2 to 256 clients that contend for a lock",
         contention::measure,
     ),
-    workload("inboxes", "waiting without a connection", inboxes::measure),
     workload(
         "failover",
         "a million waiters whose primary is killed",
