@@ -110,16 +110,6 @@ impl Server {
     pub fn pid(&self) -> u32 {
         self.server.pid()
     }
-
-    /// SIGSTOP: its connections stay open, and the system accepts new ones.
-    pub fn stop(&self) {
-        self.server.stop();
-    }
-
-    /// SIGKILL: connections are refused.
-    pub fn kill(&mut self) {
-        self.server.kill();
-    }
 }
 
 fn program() -> String {

@@ -9,7 +9,6 @@ mod lock_owner;
 mod memory;
 mod pair;
 mod process;
-mod quorum;
 mod servers;
 mod synchronous;
 
@@ -25,7 +24,7 @@ pub struct Workload {
 }
 
 /// In the order in which they run. `client` measures what this process grows by, so it is the first.
-pub const WORKLOADS: [Workload; 11] = [
+pub const WORKLOADS: [Workload; 10] = [
     workload("client", "the Rust client", client::measure),
     workload("pair", "an uncontended lock: server CPU, latency", pair::measure),
     workload("guard", "a fenced write", guard::measure),
@@ -59,11 +58,6 @@ pub const WORKLOADS: [Workload; 11] = [
         "synchronous-failover",
         "for how long a failover stops grants",
         synchronous::failover,
-    ),
-    workload(
-        "quorum",
-        "a lock over five servers, one of them stopped or killed",
-        quorum::measure,
     ),
 ];
 

@@ -56,7 +56,7 @@ fn one_round(
             duration: scale.window(),
         };
         let seconds = window.duration.as_secs_f64();
-        let logs = run(clients, count, window)?;
+        let logs = run(clients, window)?;
         add_waits(
             &logs,
             seconds,
