@@ -34,18 +34,14 @@ pub struct Server {
 impl Server {
     /// Writes nothing to disk.
     pub fn start() -> Result<Self> {
-        Self::running(&program(), "")
+        Self::with("")
     }
 
     /// With more lines in its configuration.
     pub fn with(lines: &str) -> Result<Self> {
-        Self::running(&program(), lines)
-    }
-
-    /// Another server program than `DLOCK_SERVER`.
-    pub fn running(program: &str, lines: &str) -> Result<Self> {
         crate::interrupt::check()?;
-        let server = dlock_testkit::Server::launched_by(&[program], lines);
+        let program = program();
+        let server = dlock_testkit::Server::launched_by(&[&program], lines);
         let server = server.map_err(|log| format!("{program} did not start:\n{log}"))?;
         Ok(Self {
             server,
@@ -118,13 +114,13 @@ fn program() -> String {
 
 /// Name and number: `Redis 7.0.15`.
 pub fn version() -> Result<String> {
-    version_of(&program())
-}
-
-pub fn version_of(program: &str) -> Result<String> {
-    let output = Command::new(program).arg("--version").output().map_err(|error| {
-        format!("cannot run {program}: {error} (install Redis or Valkey, or set DLOCK_SERVER)")
-    })?;
+    let program = program();
+    let output = Command::new(&program)
+        .arg("--version")
+        .output()
+        .map_err(|error| {
+            format!("cannot run {program}: {error} (install Redis or Valkey, or set DLOCK_SERVER)")
+        })?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let mut words = text.split_whitespace();
     let name = words.next().unwrap_or("?");

@@ -33,7 +33,7 @@ pub struct Log {
     acquired: usize,
 }
 
-pub fn measure(scale: &Scale, results: &mut Results) -> Result<()> {
+pub fn measure(scale: Scale, results: &mut Results) -> Result<()> {
     for round in 0..scale.rounds(3) {
         for clients in CLIENTS {
             let window = Window {

@@ -6,10 +6,8 @@ mod failover;
 mod guard;
 mod hand_over;
 mod lock_owner;
-mod memory;
 mod pair;
 mod process;
-mod servers;
 mod synchronous;
 
 use crate::error::Result;
@@ -20,20 +18,14 @@ pub struct Workload {
     /// For `--only`, and in results.csv.
     pub name: &'static str,
     pub about: &'static str,
-    pub run: fn(&Scale, &mut Results) -> Result<()>,
+    pub run: fn(Scale, &mut Results) -> Result<()>,
 }
 
 /// In the order in which they run. `client` measures what this process grows by, so it is the first.
-pub const WORKLOADS: [Workload; 10] = [
+pub const WORKLOADS: [Workload; 8] = [
     workload("client", "the Rust client", client::measure),
     workload("pair", "an uncontended lock: server CPU, latency", pair::measure),
     workload("guard", "a fenced write", guard::measure),
-    workload("memory", "memory and snapshots of held locks", memory::measure),
-    workload(
-        "servers",
-        "CPU and memory on each server of the test matrix",
-        servers::measure,
-    ),
     workload(
         "hand-over",
         "from a release until the next client has the lock",
@@ -64,7 +56,7 @@ pub const WORKLOADS: [Workload; 10] = [
 const fn workload(
     name: &'static str,
     about: &'static str,
-    run: fn(&Scale, &mut Results) -> Result<()>,
+    run: fn(Scale, &mut Results) -> Result<()>,
 ) -> Workload {
     Workload { name, about, run }
 }

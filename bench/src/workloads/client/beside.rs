@@ -18,7 +18,7 @@ const WAITING: usize = 64;
 const PAUSE: Duration = Duration::from_millis(5);
 const TIMES: usize = 1_000;
 
-pub fn measure(scale: &Scale, results: &mut Results) -> Result<()> {
+pub fn measure(scale: Scale, results: &mut Results) -> Result<()> {
     for round in 0..scale.rounds(3) {
         let medians = runtime(1)?.block_on(medians_us(scale.count(TIMES)))?;
         for (setting, us) in SETTINGS.into_iter().zip(medians) {

@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::results::Results;
 use crate::scale::Scale;
 
-pub fn measure(scale: &Scale, results: &mut Results) -> Result<()> {
+pub fn measure(scale: Scale, results: &mut Results) -> Result<()> {
     waiting::measure(scale, results)?;
     renewals::measure(scale, results)?;
     beside::measure(scale, results)?;

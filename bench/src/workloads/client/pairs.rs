@@ -32,7 +32,7 @@ struct Clients {
     rslock: Arc<LockManager>,
 }
 
-pub fn measure(scale: &Scale, results: &mut Results) -> Result<()> {
+pub fn measure(scale: Scale, results: &mut Results) -> Result<()> {
     let server = Server::start()?;
     for (threads, name) in RUNTIMES {
         let runtime = runtime(threads)?;

@@ -14,7 +14,7 @@ use crate::server::Server;
 
 const GUARDS: usize = 10_000;
 
-pub fn measure(scale: &Scale, results: &mut Results) -> Result<()> {
+pub fn measure(scale: Scale, results: &mut Results) -> Result<()> {
     let guards = scale.count(GUARDS);
     for round in 0..scale.rounds(3) {
         let percent = runtime(1)?.block_on(cpu_percent(guards, scale.window() * 2))?;

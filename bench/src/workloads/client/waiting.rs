@@ -19,7 +19,7 @@ const TASKS: usize = 100_000;
 const KEYS: usize = 1_000;
 
 /// All tasks wait for locks of somebody else, who then gives them up.
-pub fn measure(scale: &Scale, results: &mut Results) -> Result<()> {
+pub fn measure(scale: Scale, results: &mut Results) -> Result<()> {
     let (tasks, runtime) = (scale.count(TASKS), runtime(1)?);
     let (server, keys) = (Server::start()?, KEYS.min(tasks));
     let mut holder = server.connect()?;
