@@ -1,4 +1,4 @@
-//! The workloads, one per file or folder.
+//! The workloads, one per file.
 
 mod client;
 mod contention;
@@ -21,7 +21,7 @@ pub struct Workload {
     pub run: fn(Scale, &mut Results) -> Result<()>,
 }
 
-/// In the order in which they run. `client` measures what this process grows by, so it is the first.
+/// In the order in which they run.
 pub const WORKLOADS: [Workload; 8] = [
     workload("client", "the Rust client", client::measure),
     workload("pair", "an uncontended lock: server CPU, latency", pair::measure),
