@@ -1,10 +1,8 @@
 //! Shared by the tests of this package.
 
 pub mod imports;
-pub mod object_store;
 pub mod output_match;
 pub mod page;
-pub mod postgres;
 pub mod transcript;
 
 use std::path::PathBuf;
