@@ -3,11 +3,10 @@
 use std::fs::File;
 use std::io::{Read as _, Seek as _};
 use std::process::Command;
-use std::time::Instant;
 use std::{env, fs, thread};
 
 use rustix::param::clock_ticks_per_second;
-use rustix::process::{Pid, Resource, getrlimit, setrlimit};
+use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -45,21 +44,6 @@ fn output(program: &str, args: &[&str]) -> String {
         .unwrap_or_else(|| "?".into())
 }
 
-/// Raises the limit of open files for this process and the servers that it starts. An error if they may not have as many.
-pub fn allow_open_files(wanted: u64) -> Result<()> {
-    let mut limit = getrlimit(Resource::Nofile);
-    if limit.current.is_some_and(|current| current < wanted) {
-        limit.current = Some(limit.maximum.map_or(wanted, |maximum| maximum.min(wanted)));
-        setrlimit(Resource::Nofile, limit)?;
-    }
-    match getrlimit(Resource::Nofile).current {
-        Some(allowed) if allowed < wanted => {
-            Err(format!("{allowed} open files are allowed, {wanted} are needed: raise ulimit -n").into())
-        }
-        _ => Ok(()),
-    }
-}
-
 /// The CPU time of this process, in seconds.
 pub fn cpu_seconds() -> f64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
@@ -81,13 +65,6 @@ impl MainThread {
         self.0.read_to_string(&mut text)?;
         let nanos: f64 = text.split(' ').next().unwrap_or_default().parse()?;
         Ok(nanos / 1e6)
-    }
-
-    /// In percent of a core.
-    pub fn usage_during(&mut self, run: impl FnOnce() -> Result<()>) -> Result<f64> {
-        let (start, before) = (Instant::now(), self.cpu_ms()?);
-        run()?;
-        Ok((self.cpu_ms()? - before) / start.elapsed().as_secs_f64() / 10.0)
     }
 }
 

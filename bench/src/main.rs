@@ -23,7 +23,7 @@ use clap::Parser;
 use clap::builder::PossibleValue;
 use error::Result;
 use results::Results;
-use scale::{Scale, Size};
+use scale::Scale;
 use targets::TARGETS;
 use workloads::{WORKLOADS, Workload};
 
@@ -43,9 +43,6 @@ struct Options {
     /// Run this workload only; can be repeated
     #[arg(long, value_name = "WORKLOAD", value_parser = names())]
     only: Vec<String>,
-    /// Servers downloaded by `tests/matrix/fetch-servers DIR`, for the workload `servers`
-    #[arg(long, value_name = "DIR")]
-    servers: Option<PathBuf>,
     /// Where to write the results: those of workloads that do not run are kept
     #[arg(long, value_name = "FILE", default_value = "target/bench/results.csv")]
     csv: PathBuf,
@@ -99,25 +96,22 @@ fn run() -> Result<()> {
 }
 
 fn measure(options: &Options) -> Result<Results> {
-    let scale = Scale {
-        size: match options {
-            Options { smoke: true, .. } => Size::Smoke,
-            Options { quick: true, .. } => Size::Quick,
-            _ => Size::Full,
-        },
-        servers: options.servers.clone(),
+    let scale = match options {
+        Options { smoke: true, .. } => Scale::Smoke,
+        Options { quick: true, .. } => Scale::Quick,
+        _ => Scale::Full,
     };
     let (mut results, environment) = (Results::default(), machine::environment()?);
     for workload in &WORKLOADS {
         if options.only.is_empty() || options.only.iter().any(|name| name == workload.name) {
             println!("{}: {}", workload.name, workload.about);
-            one_workload(workload, &scale, &environment, &mut results)?;
+            one_workload(workload, scale, &environment, &mut results)?;
         }
     }
     Ok(results)
 }
 
-fn one_workload(workload: &Workload, scale: &Scale, environment: &str, results: &mut Results) -> Result<()> {
+fn one_workload(workload: &Workload, scale: Scale, environment: &str, results: &mut Results) -> Result<()> {
     let (start, stolen, first) = (Instant::now(), machine::stolen_seconds(), results.rows.len());
     (workload.run)(scale, results).map_err(|error| format!("{}: {error}", workload.name))?;
     let stolen = (machine::stolen_seconds() - stolen) / start.elapsed().as_secs_f64() * 100.0;

@@ -3,7 +3,6 @@
 //! A table is between one of these lines and `<!-- end -->`:
 //!
 //! - `<!-- targets -->`: all targets, met or missed
-//! - `<!-- headlines -->`: how many of them are missed, and what a lock costs the server
 //! - `<!-- rivals -->`: how long workers wait with each of `bench/rivals.csv`, and with DLOCK in the same language
 //! - `<!-- figures: WORKLOAD -->` or `<!-- figures: WORKLOAD: SETTING -->`: a line per implementation, a column per figure
 //! - `<!-- environment -->`: where and when each workload was measured
@@ -56,7 +55,6 @@ fn table(line: &str, results: &Results) -> Option<Result<String>> {
     let marker = line.strip_prefix("<!-- ")?.strip_suffix(" -->")?;
     let table = match marker {
         "targets" => Ok(targets(results)),
-        "headlines" => headlines(results),
         "rivals" => rivals(results),
         "environment" => Ok(environment(results)),
         _ => {
@@ -83,40 +81,6 @@ pub fn targets(results: &Results) -> String {
         }
     }
     table
-}
-
-/// What a lock costs the server, and how many targets are missed.
-fn headlines(results: &Results) -> Result<String> {
-    let outcomes = TARGETS.iter().filter_map(|target| target.outcome(results));
-    let verdicts: Vec<String> = outcomes.map(|[_, _, verdict]| verdict).collect();
-    let missed = verdicts
-        .iter()
-        .filter(|verdict| verdict.contains("missed"))
-        .count();
-    let (least, most) = cpu_ratios("pair", results)?;
-    let (_, most_elsewhere) = cpu_ratios("servers", results)?;
-    Ok(format!(
-        "- The project set itself {} [limits](bench/README.md#targets) for speed and memory; {missed} are missed.\n\
-         - A lock that is released at once takes Redis 7.0 {least:.1} to {most:.1} times the CPU of `SET NX PX` + \
-         `DEL`, other servers up to {most_elsewhere:.1}.\n",
-        verdicts.len()
-    ))
-}
-
-/// The server's CPU for a lock that is released at once, divided by that for the plain commands: the least and the most
-/// over all settings of a workload.
-fn cpu_ratios(workload: &str, results: &Results) -> Result<(f64, f64)> {
-    let is_shown = |row: &&Row| row.workload == workload && row.figure == "CPU, pair";
-    let rows: Vec<&Row> = results.rows.iter().filter(is_shown).collect();
-    let median = |setting: &str, implementation: &str| {
-        let is_selected = |row: &&&Row| row.setting == setting && row.implementation == implementation;
-        Stats::of(rows.iter().filter(is_selected).map(|row| row.value)).map(|stats| stats.median)
-    };
-    let settings = unique(&rows, |row| row.setting.clone());
-    let ratio = |setting: &String| Some(median(setting, DLOCK)? / median(setting, "SET NX PX + DEL")?);
-    let ratios = Stats::of(settings.iter().filter_map(ratio));
-    let Stats { min, max, .. } = ratios.ok_or_else(|| format!("nothing was measured for `{workload}`"))?;
-    Ok((min, max))
 }
 
 /// A system to acquire locks with, as results.csv names it and as the first page does.

@@ -1,17 +1,10 @@
 //! How much is measured, and in which order.
 
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// How much is measured.
-pub struct Scale {
-    pub size: Size,
-    /// The servers of the test matrix, each in its own directory.
-    pub servers: Option<PathBuf>,
-}
-
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Size {
+pub enum Scale {
     /// For publication.
     Full,
     /// To see whether a change matters.
@@ -21,25 +14,25 @@ pub enum Size {
 }
 
 impl Scale {
-    pub fn rounds(&self, full: usize) -> usize {
-        if self.size == Size::Full { full } else { 1 }
+    pub fn rounds(self, full: usize) -> usize {
+        if self == Self::Full { full } else { 1 }
     }
 
     /// Keys, waiters, repetitions.
-    pub fn count(&self, full: usize) -> usize {
-        match self.size {
-            Size::Full => full,
-            Size::Quick => full / 10,
-            Size::Smoke => (full / 500).max(10),
+    pub fn count(self, full: usize) -> usize {
+        match self {
+            Self::Full => full,
+            Self::Quick => full / 10,
+            Self::Smoke => (full / 500).max(10),
         }
     }
 
     /// How long a rate or a latency is measured: a pause of 250 ms of the machine must not decide it.
-    pub fn window(&self) -> Duration {
-        match self.size {
-            Size::Full => Duration::from_secs(5),
-            Size::Quick => Duration::from_millis(400),
-            Size::Smoke => Duration::from_millis(60),
+    pub fn window(self) -> Duration {
+        match self {
+            Self::Full => Duration::from_secs(5),
+            Self::Quick => Duration::from_millis(400),
+            Self::Smoke => Duration::from_millis(60),
         }
     }
 }

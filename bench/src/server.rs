@@ -34,31 +34,14 @@ pub struct Server {
 impl Server {
     /// Writes nothing to disk.
     pub fn start() -> Result<Self> {
-        Self::running(&program(), "")
+        Self::with("")
     }
 
     /// With more lines in its configuration.
     pub fn with(lines: &str) -> Result<Self> {
-        Self::running(&program(), lines)
-    }
-
-    /// The one node of a cluster.
-    pub fn cluster() -> Result<Self> {
-        let bus = dlock_testkit::free_port();
-        let server = Self::with(&format!("cluster-enabled yes\ncluster-port {bus}"))?;
-        let mut control = server.connect()?;
-        control.call(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"])?;
-        while !control
-            .ask::<String>(&["CLUSTER", "INFO"])?
-            .contains("cluster_state:ok")
-        {}
-        Ok(server)
-    }
-
-    /// Another server program than `DLOCK_SERVER`.
-    pub fn running(program: &str, lines: &str) -> Result<Self> {
         crate::interrupt::check()?;
-        let server = dlock_testkit::Server::launched_by(&[program], lines);
+        let program = program();
+        let server = dlock_testkit::Server::launched_by(&[&program], lines);
         let server = server.map_err(|log| format!("{program} did not start:\n{log}"))?;
         Ok(Self {
             server,
@@ -108,11 +91,6 @@ impl Server {
         Ok(())
     }
 
-    /// A shared lock with this many holders, by RESTORE.
-    pub fn restore_lock_with_holders(&self, key: &str, holders: u64) {
-        self.server.client().restore_lock_with_holders(key, holders);
-    }
-
     pub fn connect(&self) -> Result<Connection> {
         Connection::open(self.port())
     }
@@ -128,16 +106,6 @@ impl Server {
     pub fn pid(&self) -> u32 {
         self.server.pid()
     }
-
-    /// SIGSTOP: its connections stay open, and the system accepts new ones.
-    pub fn stop(&self) {
-        self.server.stop();
-    }
-
-    /// SIGKILL: connections are refused.
-    pub fn kill(&mut self) {
-        self.server.kill();
-    }
 }
 
 fn program() -> String {
@@ -146,13 +114,13 @@ fn program() -> String {
 
 /// Name and number: `Redis 7.0.15`.
 pub fn version() -> Result<String> {
-    version_of(&program())
-}
-
-pub fn version_of(program: &str) -> Result<String> {
-    let output = Command::new(program).arg("--version").output().map_err(|error| {
-        format!("cannot run {program}: {error} (install Redis or Valkey, or set DLOCK_SERVER)")
-    })?;
+    let program = program();
+    let output = Command::new(&program)
+        .arg("--version")
+        .output()
+        .map_err(|error| {
+            format!("cannot run {program}: {error} (install Redis or Valkey, or set DLOCK_SERVER)")
+        })?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let mut words = text.split_whitespace();
     let name = words.next().unwrap_or("?");

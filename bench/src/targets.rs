@@ -20,8 +20,7 @@ pub struct Target {
     settings: String,
     /// Empty: any number of them.
     clients: Option<usize>,
-    /// `/` or `-`, then what differs in the other one: `implementation`, `figure` or `setting`, as in `/ figure: wait p50`
-    /// or `/ implementation: other; setting: all up`.
+    /// `/` or `-`, then what differs in the other one: `implementation` or `setting`, as in `/ implementation: other`.
     relative_to: String,
     /// `<=` or `>=`, and a number.
     limit: String,
@@ -112,15 +111,12 @@ impl Target {
         if self.relative_to.is_empty() {
             return Some(row.value);
         }
-        let (sign, differences) = self.relative_to.split_once(' ')?;
+        let (sign, difference) = self.relative_to.split_once(' ')?;
         let mut other = row.clone();
-        for difference in differences.split("; ") {
-            match difference.split_once(": ")? {
-                ("implementation", name) => other.implementation = name.into(),
-                ("figure", name) => other.figure = name.into(),
-                ("setting", name) => other.setting = name.into(),
-                _ => return None,
-            }
+        match difference.split_once(": ")? {
+            ("implementation", name) => other.implementation = name.into(),
+            ("setting", name) => other.setting = name.into(),
+            _ => return None,
         }
         let is_other = |row: &&Row| {
             other
@@ -191,7 +187,7 @@ mod tests {
             outcome("", "<= 4"),
             Some(["3.00 to 5.00".into(), "≤ 4".into(), verdict.into()])
         );
-        assert_eq!(outcome("/ figure: absent", "<= 4"), None);
+        assert_eq!(outcome("/ setting: absent", "<= 4"), None);
     }
 
     #[test]

@@ -70,34 +70,13 @@ impl Connection {
         Ok(number.ok_or_else(|| format!("INFO {section} has no number {field}"))?)
     }
 
-    /// What the server tells of a command in INFO commandstats. Zero before its first call.
-    pub fn command_stat(&mut self, command: &str, field: &str) -> Result<f64> {
-        let [value] = self.command_stats(command, [field])?;
-        Ok(value)
-    }
-
-    /// Several of these at one time.
-    pub fn command_stats<const N: usize>(&mut self, command: &str, fields: [&str; N]) -> Result<[f64; N]> {
+    /// How often clients have called a command.
+    pub fn calls(&mut self, command: &str) -> Result<f64> {
         let stats: Option<String> = self.info("commandstats", &format!("cmdstat_{command}"))?;
         let stats = stats.unwrap_or_default();
-        let mut values = [0.0; N];
-        for (name, value) in stats.split(',').filter_map(|field| field.split_once('=')) {
-            if let Some(n) = fields.iter().position(|field| *field == name) {
-                values[n] = value.parse()?;
-            }
-        }
-        Ok(values)
-    }
-
-    /// The milliseconds that the server spent in a command since the last reset.
-    pub fn spent_ms(&mut self, command: &str) -> Result<f64> {
-        Ok(self.command_stat(command, "usec")? / 1e3)
-    }
-
-    /// Asks until so many requests wait.
-    pub fn until_waiting(&mut self, count: usize) -> Result<()> {
-        while self.number("dlock", "dlock_waiters")? < count as f64 {}
-        Ok(())
+        let mut fields = stats.split(',').filter_map(|field| field.split_once('='));
+        let calls = fields.find(|(name, _)| *name == "calls");
+        Ok(calls.map_or(Ok(0.0), |(_, calls)| calls.parse())?)
     }
 
     /// The CPU time of the main thread, of the process where the server does not tell, in seconds.

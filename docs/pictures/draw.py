@@ -313,10 +313,6 @@ def plots():
         peers = sorted(peers, key=lambda row: statistics.median(row[1]))
         title, unit = f"{workers} workers contend for a lock: longest wait", "ms on a logarithmic scale; less is better"
         yield f"peers-{workers}", bars(title, unit, peers, logarithmic=True)
-    faults = ["all up", "first stopped", "first killed", "last stopped", "last killed"]
-    waits = [(f"five servers, {fault}", values["quorum", fault, "dlock", 64, "wait p99"], True) for fault in faults]
-    waits.append(("one server", values["quorum", "all up", "one server", 64, "wait p99"], False))
-    yield "quorum", bars("64 clients contend for a lock: wait p99", "ms; less is better", waits)
 
 
 def main():

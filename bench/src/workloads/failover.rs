@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use redis::Value;
 
-use super::inboxes::process::Process;
+use super::process::Process;
 use crate::error::Result;
 use crate::locks::{BATCH, LEASE, fence_of};
 use crate::machine::{MainThread, PinnedCores};
@@ -23,7 +23,7 @@ const TTL_MS: u64 = 60_000;
 const RETRY: Duration = Duration::from_millis(10);
 const PING_INTERVAL: Duration = Duration::from_millis(1);
 
-pub fn measure(scale: &Scale, results: &mut Results) -> Result<()> {
+pub fn measure(scale: Scale, results: &mut Results) -> Result<()> {
     let locks = scale.count(WAITERS) / PROCESSES;
     for round in 0..scale.rounds(3) {
         let mut server = Server::with_replicas(1, "maxclients 20000")?;

@@ -21,7 +21,7 @@ end"#;
 const WRITES: usize = 200 * BATCH;
 const ROUNDS: usize = 5;
 
-pub fn measure(scale: &Scale, results: &mut Results) -> Result<()> {
+pub fn measure(scale: Scale, results: &mut Results) -> Result<()> {
     for setting in SETTINGS {
         let server = Server::in_setting(setting)?;
         let connection = &mut server.connect()?;

@@ -22,7 +22,7 @@ const BLPOP: &str = "RPUSH to BLPOP";
 /// In microseconds: sleeping threads have to be woken up.
 const IDLES: [u64; 5] = [0, 200, 1_000, 2_000, 10_000];
 
-pub fn measure(scale: &Scale, results: &mut Results) -> Result<()> {
+pub fn measure(scale: Scale, results: &mut Results) -> Result<()> {
     for round in 0..scale.rounds(3) {
         for idle in IDLES {
             let [locks, items] = one_round(scale, &Server::start()?, Duration::from_micros(idle))?;
@@ -38,7 +38,7 @@ pub fn measure(scale: &Scale, results: &mut Results) -> Result<()> {
 }
 
 /// Two owners hand a lock, then an item back and forth. One thread reads all replies in the same way.
-fn one_round(scale: &Scale, server: &Server, idle: Duration) -> Result<[Times; 2]> {
+fn one_round(scale: Scale, server: &Server, idle: Duration) -> Result<[Times; 2]> {
     let _pinned = PinnedCores::pin(server)?;
     let (mut holder, mut other) = (
         LockOwner::new(server, "lock", "alice", LEASE)?,
@@ -78,7 +78,7 @@ fn one_round(scale: &Scale, server: &Server, idle: Duration) -> Result<[Times; 2
 }
 
 /// After the idle time, from sending a command until the reply that a waiter gets because of it is read.
-pub fn timed_after_idle(
+fn timed_after_idle(
     idle: Duration,
     control: &mut Connection,
     sender: &mut Connection,

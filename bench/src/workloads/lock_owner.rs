@@ -8,7 +8,7 @@ use crate::wire::{Connection, command};
 pub struct LockOwner {
     pub connection: Connection,
     /// Waits in the queue.
-    pub acquire: Vec<u8>,
+    acquire: Vec<u8>,
     pub release: Vec<u8>,
 }
 

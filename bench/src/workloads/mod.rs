@@ -1,18 +1,13 @@
-//! The workloads, one per file or folder.
+//! The workloads, one per file.
 
 mod client;
 mod contention;
-mod expiry;
 mod failover;
 mod guard;
 mod hand_over;
-mod inboxes;
 mod lock_owner;
-mod memory;
 mod pair;
-mod quorum;
-mod servers;
-mod stalls;
+mod process;
 mod synchronous;
 
 use crate::error::Result;
@@ -23,20 +18,14 @@ pub struct Workload {
     /// For `--only`, and in results.csv.
     pub name: &'static str,
     pub about: &'static str,
-    pub run: fn(&Scale, &mut Results) -> Result<()>,
+    pub run: fn(Scale, &mut Results) -> Result<()>,
 }
 
-/// In the order in which they run. `client` measures what this process grows by, so it is the first.
-pub const WORKLOADS: [Workload; 14] = [
+/// In the order in which they run.
+pub const WORKLOADS: [Workload; 8] = [
     workload("client", "the Rust client", client::measure),
     workload("pair", "an uncontended lock: server CPU, latency", pair::measure),
     workload("guard", "a fenced write", guard::measure),
-    workload("memory", "memory and snapshots of held locks", memory::measure),
-    workload(
-        "servers",
-        "CPU and memory on each server of the test matrix",
-        servers::measure,
-    ),
     workload(
         "hand-over",
         "from a release until the next client has the lock",
@@ -47,9 +36,6 @@ pub const WORKLOADS: [Workload; 14] = [
         "2 to 256 clients that contend for a lock",
         contention::measure,
     ),
-    workload("expiry", "a million leases that expire", expiry::measure),
-    workload("inboxes", "waiting without a connection", inboxes::measure),
-    workload("stalls", "the worst that one request can cost", stalls::measure),
     workload(
         "failover",
         "a million waiters whose primary is killed",
@@ -65,17 +51,12 @@ pub const WORKLOADS: [Workload; 14] = [
         "for how long a failover stops grants",
         synchronous::failover,
     ),
-    workload(
-        "quorum",
-        "a lock over five servers, one of them stopped or killed",
-        quorum::measure,
-    ),
 ];
 
 const fn workload(
     name: &'static str,
     about: &'static str,
-    run: fn(&Scale, &mut Results) -> Result<()>,
+    run: fn(Scale, &mut Results) -> Result<()>,
 ) -> Workload {
     Workload { name, about, run }
 }

@@ -28,7 +28,7 @@ struct Instance {
     _server: Server,
 }
 
-pub fn measure(scale: &Scale, results: &mut Results) -> Result<()> {
+pub fn measure(scale: Scale, results: &mut Results) -> Result<()> {
     for setting in SETTINGS {
         for round in 0..scale.rounds(ROUNDS) {
             let mut instances = start(setting)?;
@@ -107,7 +107,7 @@ fn cpu_us(instances: &mut [Instance], locks: usize, commands: &[fn(&Lock) -> &Co
 
 /// Each reply is read before the next command is sent.
 fn one_at_a_time(
-    scale: &Scale,
+    scale: Scale,
     setting: &str,
     round: usize,
     instances: &mut [Instance],

@@ -9,7 +9,7 @@ use super::lock_owner::LockOwner;
 use crate::error::Result;
 use crate::locks::LEASE;
 use crate::results::{DLOCK, Results};
-use crate::scale::{Scale, Size, turns};
+use crate::scale::{Scale, turns};
 use crate::server::Server;
 use crate::stats::ms;
 
@@ -20,7 +20,7 @@ const CLIENTS: [usize; 2] = [1, 64];
 /// Between two requests for a lock after a failover.
 const RETRY: Duration = Duration::from_millis(1);
 
-pub fn free_lock(scale: &Scale, results: &mut Results) -> Result<()> {
+pub fn free_lock(scale: Scale, results: &mut Results) -> Result<()> {
     for (round, case) in turns(scale.rounds(3), CASES.len()) {
         one_round(scale, CASES[case], round, results)?;
     }
@@ -29,7 +29,7 @@ pub fn free_lock(scale: &Scale, results: &mut Results) -> Result<()> {
 
 /// Clients that acquire and release a lock each, which is free.
 fn one_round(
-    scale: &Scale,
+    scale: Scale,
     (replicas, acknowledging): (usize, usize),
     round: usize,
     results: &mut Results,
@@ -56,7 +56,7 @@ fn one_round(
             duration: scale.window(),
         };
         let seconds = window.duration.as_secs_f64();
-        let logs = run(clients, count, window)?;
+        let logs = run(clients, window)?;
         add_waits(
             &logs,
             seconds,
@@ -66,8 +66,8 @@ fn one_round(
     Ok(())
 }
 
-pub fn failover(scale: &Scale, results: &mut Results) -> Result<()> {
-    let lease_ms = if scale.size == Size::Full { 30_000 } else { 500 };
+pub fn failover(scale: Scale, results: &mut Results) -> Result<()> {
+    let lease_ms = if scale == Scale::Full { 30_000 } else { 500 };
     let synchronous = |n: usize| format!("dlock.min-sync-replicas {n}\ndlock.failover-grace-ms 0");
     let cases = [
         (

@@ -1,32 +1,53 @@
 //! A scenario for each word in the table of errors: a part for each command, and what a client does then.
+//!
+//! `scenarios/errors.json` has the parts, and the cells of the table that each is about. In its steps, a text in capital
+//! letters stands for a value that depends on the word, and `fault`, `fault_has_passed` and `fault_ends` for steps.
 
 use serde_json::{Value, json};
 
-use crate::error_table::{Column, Reaction, Row, rows};
+use crate::error_table::{Row, rows};
 use crate::outcome::Outcome;
 use crate::setting::is_synchronous;
 
-/// More often than any client asks.
-const ALWAYS: u64 = 1_000_000;
+const PARTS: &str = include_str!("../scenarios/errors.json");
 /// How often a client may ask in 1 s or 2 s: its pauses grow.
 const OFTEN: u64 = 100;
 /// A word that no client knows.
 const OTHER: &str = "SONG";
 
 pub fn scenarios() -> Outcome<Vec<Value>> {
-    Ok(rows()?.iter().map(scenario).collect())
+    let parts: Vec<Value> = serde_json::from_str(PARTS).map_err(|error| error.to_string())?;
+    rows()?.iter().map(|row| scenario(row, &parts)).collect()
 }
 
-fn scenario(row: &Row) -> Value {
+/// The parts about the cells of a row, after those about none.
+fn scenario(row: &Row, parts: &[Value]) -> Outcome<Value> {
     let fault = Fault::of(&row.word);
-    let cells = row.reactions.iter();
-    let parts = cells.flat_map(|(column, reaction)| parts(&fault, *column, fault.reaction(*reaction)));
-    let warm_up = [json!({"name": "warm-up", "steps": [
-        {"do": "acquire", "key": "warm-up", "as": "first", "gets": {"held": true}},
-        {"do": "release", "of": "first", "gets": {"released": true}},
-    ]})];
+    let mut chosen: Vec<&Value> = parts.iter().filter(|part| part["cells"] == json!([])).collect();
+    for (column, reaction) in &row.reactions {
+        let cell = json!(format!("{column}: {}", fault.reaction(reaction)));
+        let is_about = |part: &&Value| {
+            part["cells"]
+                .as_array()
+                .is_some_and(|cells| cells.contains(&cell))
+        };
+        let before = chosen.len();
+        chosen.extend(parts.iter().filter(is_about));
+        if chosen.len() == before && reaction != "never" {
+            return Err(format!("{}: errors.json has no part for {cell}", row.word));
+        }
+    }
+    // An inbox brings the grant that no reply did.
+    chosen.retain(|part| !(part["needs_the_reply"] == true && fault.is_lost_reply && is_synchronous()));
+    let parts: Value = chosen.into_iter().map(|part| part_for(&fault, part)).collect();
     let name = format!("{}_in_reply", row.word.to_lowercase().replace(' ', "_"));
-    json!({"name": name, "parts": warm_up.into_iter().chain(parts).collect::<Value>()})
+    Ok(json!({"name": name, "parts": parts}))
+}
+
+fn part_for(fault: &Fault, part: &Value) -> Value {
+    let name = part["name"].as_str().unwrap_or_default();
+    let key = format!("{{{}}}", name.replace(' ', "-"));
+    json!({"name": format!("{name}:"), "steps": fault.in_part(&part["steps"], &key)})
 }
 
 /// What goes wrong, with one word.
@@ -51,15 +72,15 @@ impl Fault {
     }
 
     /// The drivers are not connected as to a cluster: nothing has moved.
-    fn reaction(&self, reaction: Reaction) -> Reaction {
+    fn reaction<'a>(&self, reaction: &'a str) -> &'a str {
         match self.word.as_str() {
-            "MOVED" | "ASK" => Reaction::Told,
+            "MOVED" | "ASK" => "told",
             _ => reaction,
         }
     }
 
     /// It happens to the next requests of a command for a key, so often.
-    fn to(&self, command: &str, key: &str, times: u64) -> Value {
+    fn to(&self, command: &str, key: &str, times: &Value) -> Value {
         match self.is_lost_reply {
             true => json!({"lose_replies_to": command, "times": times}),
             false => json!({"answer": self.word, "to": command, "key": key, "times": times}),
@@ -77,7 +98,7 @@ impl Fault {
     /// It happens no more, and has not happened so often that there were no pauses.
     fn ends(&self, command: &str) -> Value {
         match self.is_lost_reply {
-            true => self.to(command, "", 0),
+            true => self.to(command, "", &json!(0)),
             false => json!({"answered": "a", "count": {"min": 2, "max": OFTEN}}),
         }
     }
@@ -98,243 +119,47 @@ impl Fault {
         }
     }
 
-    fn error(&self) -> Value {
-        json!({"error": self.told_word()})
-    }
-
-    fn loss(&self) -> Value {
-        json!({"lost": true, "because": self.word})
-    }
-
-    /// What an acquisition may say: some clients call these words a loss everywhere.
-    fn told(&self) -> Value {
-        json!({"one_of": [self.error(), self.loss()]})
-    }
-}
-
-fn parts(fault: &Fault, column: Column, reaction: Reaction) -> Vec<Value> {
-    match (column, reaction) {
-        (_, Reaction::Never) => vec![],
-        // An inbox brings the grant that no reply did.
-        (Column::Waiting, Reaction::Again) if fault.is_lost_reply && is_synchronous() => {
-            vec![waits_again(fault)]
+    /// What a text in a part stands for, if it is one of these.
+    fn value_of(&self, name: &str) -> Option<Value> {
+        let error = json!({"error": self.told_word()});
+        let loss = json!({"lost": true, "because": self.word});
+        match name {
+            "WORD" => Some(json!(self.word)),
+            "LAST WORD" => Some(self.last_word()),
+            "ERROR" => Some(error),
+            "LOSS" => Some(loss),
+            // Some clients call these words a loss everywhere.
+            "ERROR OR LOSS" => Some(json!({"one_of": [error, loss]})),
+            // What has no reply runs once; what is refused does not run.
+            "TIMES IT RAN" => Some(json!(self.is_lost_reply.then_some("1"))),
+            _ => None,
         }
-        (Column::Waiting, Reaction::Again) => vec![waits_again(fault), times_out(fault)],
-        (Column::Waiting, _) => vec![acquisition_is_told(fault, "acquire")],
-        (Column::Trying, Reaction::Again) => vec![tries_again(fault)],
-        (Column::Trying, _) => vec![acquisition_is_told(fault, "try")],
-        (Column::Extend, Reaction::Again) => vec![extends_again(fault), renews_again(fault), expires(fault)],
-        (Column::Extend, Reaction::Told) => vec![extend_is_told(fault), renews_again(fault), expires(fault)],
-        (Column::Extend, Reaction::Lost) => vec![loses_at_extend(fault), loses_at_renewal(fault)],
-        (Column::Release, Reaction::Again) => vec![releases_again(fault), releases_in_the_background(fault)],
-        (Column::Release, Reaction::Told) => vec![release_is_told(fault)],
-        (Column::Release, Reaction::Lost) => vec![loses_at_release(fault)],
-        (Column::Guard, Reaction::Lost) => vec![loses_at_query(fault)],
-        (Column::Guard, _) => vec![query_is_told(fault)],
     }
-}
 
-/// The steps of a part, which has a lock of its own, and the name of that lock.
-fn part(name: &str, steps: impl FnOnce(&str) -> Value) -> Value {
-    let key = format!("{{{}}}", name.replace(' ', "-"));
-    json!({"name": format!("{name}:"), "steps": steps(&key)})
-}
-
-fn waits_again(fault: &Fault) -> Value {
-    part("ACQUIRE that waits is sent again", |key| {
-        json!([
-            fault.to("DLOCK.ACQUIRE", key, 2),
-            {"do": "acquire", "key": key, "as": "first", "gets": {"held": true}},
-            fault.has_passed(),
-            {"do": "release", "of": "first", "gets": {"released": true}},
-        ])
-    })
-}
-
-fn times_out(fault: &Fault) -> Value {
-    part("ACQUIRE that waits says why it timed out", |key| {
-        json!([
-            fault.to("DLOCK.ACQUIRE", key, ALWAYS),
-            {"do": "acquire", "key": key, "timeout_ms": 1500, "gets": {"held": false, "because": fault.word}, "took_ms": {"min": 1450, "max": 8000}},
-            fault.ends("DLOCK.ACQUIRE"),
-            {"wait_for_lock": key, "is": null},
-        ])
-    })
-}
-
-fn acquisition_is_told(fault: &Fault, command: &str) -> Value {
-    part(&format!("{command} is told"), |key| {
-        json!([
-            fault.to("DLOCK.ACQUIRE", key, 1),
-            {"do": command, "key": key, "gets": fault.told(), "took_ms": {"max": 5000}},
-            {"wait_for_lock": key, "is": null},
-        ])
-    })
-}
-
-fn tries_again(fault: &Fault) -> Value {
-    part("ACQUIRE that does not wait is sent again", |key| {
-        json!([
-            fault.to("DLOCK.ACQUIRE", key, 1),
-            {"do": "try", "key": key, "as": "first", "gets": {"held": true}},
-            fault.has_passed(),
-            {"do": "release", "of": "first", "gets": {"released": true}},
-        ])
-    })
-}
-
-fn extends_again(fault: &Fault) -> Value {
-    part("EXTEND is sent again", |key| {
-        json!([
-            {"do": "acquire", "key": key, "as": "first", "gets": {"held": true}},
-            fault.to("DLOCK.EXTEND", key, 2),
-            {"do": "extend", "of": "first", "lease_ms": 60000, "gets": {"extended": true}},
-            fault.has_passed(),
-            {"remaining": "first", "at_least_ms": 31000},
-            {"do": "release", "of": "first", "gets": {"released": true}},
-        ])
-    })
-}
-
-fn extend_is_told(fault: &Fault) -> Value {
-    part("EXTEND is told", |key| {
-        json!([
-            {"do": "acquire", "key": key, "as": "first", "gets": {"held": true}},
-            fault.to("DLOCK.EXTEND", key, 1),
-            {"do": "extend", "of": "first", "lease_ms": 60000, "gets": fault.error(), "took_ms": {"max": 5000}},
-            {"remaining": "first", "at_least_ms": 10000},
-            {"do": "release", "of": "first", "gets": {"released": true}},
-        ])
-    })
-}
-
-fn renews_again(fault: &Fault) -> Value {
-    part("renewal is sent again", |key| {
-        json!([
-            {"do": "acquire", "key": key, "lease_ms": 3500, "as": "first", "gets": {"held": true}},
-            fault.to("DLOCK.EXTEND", key, 2),
-            fault.has_passed(),
-            {"pause_ms": 2500},
-            {"remaining": "first", "at_least_ms": 100},
-            {"do": "release", "of": "first", "gets": {"released": true}},
-        ])
-    })
-}
-
-fn expires(fault: &Fault) -> Value {
-    part("renewal is sent again until the deadline", |key| {
-        json!([
-            {"do": "acquire", "key": key, "lease_ms": 1500, "as": "first", "gets": {"held": true}},
-            fault.to("DLOCK.EXTEND", key, ALWAYS),
-            {"lost": "first", "gets": {"because": "EXPIRED", "last": fault.last_word()}},
-            {"do": "release", "of": "first", "gets": {"lost": true, "because": "EXPIRED"}},
-            fault.ends("DLOCK.EXTEND"),
-            {"wait_for_lock": key, "is": null},
-        ])
-    })
-}
-
-fn loses_at_extend(fault: &Fault) -> Value {
-    part("EXTEND finds a loss", |key| {
-        json!([
-            {"do": "acquire", "key": key, "lease_ms": 4000, "as": "first", "gets": {"held": true}},
-            fault.to("DLOCK.EXTEND", key, 1),
-            {"do": "extend", "of": "first", "lease_ms": 4000, "gets": fault.loss()},
-            {"lost": "first", "gets": {"because": fault.word}},
-            {"do": "release", "of": "first", "gets": fault.loss()},
-            {"wait_for_lock": key, "is": null},
-        ])
-    })
-}
-
-fn loses_at_renewal(fault: &Fault) -> Value {
-    part("renewal finds a loss", |key| {
-        json!([
-            {"do": "acquire", "key": key, "lease_ms": 3500, "as": "first", "gets": {"held": true}},
-            fault.to("DLOCK.EXTEND", key, 1),
-            {"lost": "first", "gets": {"because": fault.word}, "within_ms": 3000},
-            {"do": "release", "of": "first", "gets": fault.loss()},
-            {"wait_for_lock": key, "is": null},
-        ])
-    })
-}
-
-fn releases_again(fault: &Fault) -> Value {
-    part("RELEASE is sent again", |key| {
-        json!([
-            {"do": "acquire", "key": key, "as": "first", "gets": {"held": true}},
-            fault.to("DLOCK.RELEASE", key, 2),
-            {"do": "release", "of": "first", "gets": {"one_of": [{"released": true}, unconfirmed()]}},
-            fault.has_passed(),
-            {"wait_for_lock": key, "is": null, "within_ms": 5000},
-        ])
-    })
-}
-
-fn unconfirmed() -> Value {
-    json!({"lost": true, "because": "UNCONFIRMED"})
-}
-
-fn releases_in_the_background(fault: &Fault) -> Value {
-    part("RELEASE is sent again in the background", |key| {
-        json!([
-            {"do": "acquire", "key": key, "lease_ms": 120_000, "as": "first", "gets": {"held": true}},
-            fault.to("DLOCK.RELEASE", key, ALWAYS),
-            {"do": "release", "of": "first", "gets": unconfirmed(), "took_ms": {"max": 16000}, "within_ms": 20000},
-            fault.to("DLOCK.RELEASE", key, 0),
-            {"wait_for_lock": key, "is": null, "within_ms": 5000},
-        ])
-    })
-}
-
-fn release_is_told(fault: &Fault) -> Value {
-    part("RELEASE is told", |key| {
-        json!([
-            {"do": "acquire", "key": key, "lease_ms": 4000, "as": "first", "gets": {"held": true}},
-            fault.to("DLOCK.RELEASE", key, 1),
-            {"do": "release", "of": "first", "gets": fault.error(), "took_ms": {"max": 5000}},
-            {"wait_for_lock": key, "is": null},
-        ])
-    })
-}
-
-fn loses_at_release(fault: &Fault) -> Value {
-    part("RELEASE finds a loss", |key| {
-        json!([
-            {"do": "acquire", "key": key, "lease_ms": 4000, "as": "first", "gets": {"held": true}},
-            fault.to("DLOCK.RELEASE", key, 1),
-            {"do": "release", "of": "first", "gets": fault.loss(), "took_ms": {"max": 5000}},
-            {"wait_for_lock": key, "is": null},
-        ])
-    })
-}
-
-fn loses_at_query(fault: &Fault) -> Value {
-    part("GUARD finds a loss", |key| {
-        json!([
-            {"do": "acquire", "key": key, "lease_ms": 4000, "as": "first", "gets": {"held": true}},
-            fault.to("DLOCK.GUARD", key, 1),
-            {"do": "query", "of": "first", "command": ["INCR", format!("{key}n")], "gets": fault.loss()},
-            {"lost": "first", "gets": {"because": fault.word}},
-            {"do": "release", "of": "first", "gets": fault.loss()},
-            {"wait_for_lock": key, "is": null},
-        ])
-    })
-}
-
-/// What has no reply runs once; what is refused does not run.
-fn query_is_told(fault: &Fault) -> Value {
-    let count = fault.is_lost_reply.then_some("1");
-    part("GUARD is told", |key| {
-        json!([
-            {"do": "acquire", "key": key, "as": "first", "gets": {"held": true}},
-            fault.to("DLOCK.GUARD", key, 1),
-            {"do": "query", "of": "first", "command": ["INCR", format!("{key}n")], "gets": fault.error(), "took_ms": {"max": 6000}},
-            {"pause_ms": 500},
-            {"server": format!("GET {key}n"), "replies": count},
-            {"do": "release", "of": "first", "gets": {"released": true}},
-        ])
-    })
+    /// A part for this fault, with a lock of its own.
+    fn in_part(&self, part: &Value, key: &str) -> Value {
+        match part {
+            Value::String(text) => self
+                .value_of(text)
+                .unwrap_or_else(|| json!(text.replace("KEY", key))),
+            Value::Array(items) => items.iter().map(|item| self.in_part(item, key)).collect(),
+            Value::Object(fields) => {
+                let command = |name: &str| part[name].as_str();
+                if let Some(command) = command("fault") {
+                    self.to(command, key, &part["times"])
+                } else if let Some(command) = command("fault_ends") {
+                    self.ends(command)
+                } else if command("fault_has_passed").is_some() {
+                    self.has_passed()
+                } else {
+                    let fields = fields.iter();
+                    let filled = fields.map(|(name, value)| (name.clone(), self.in_part(value, key)));
+                    Value::Object(filled.collect())
+                }
+            }
+            other => other.clone(),
+        }
+    }
 }
 
 #[cfg(test)]

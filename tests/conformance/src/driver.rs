@@ -49,6 +49,7 @@ impl Driver {
     /// Starts a driver that finds the server at `server_port` behind a network of its own, and reads its first line.
     pub fn start(launch: &Launch, server_port: u16) -> Outcome<Self> {
         let proxy = Proxy::to(server_port);
+        proxy.record();
         let stderr = tempfile::tempfile().map_err(|error| error.to_string())?;
         let mut command = launch.command(&proxy.url());
         let child = command

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-/// The key as MONITOR shows it; bytes that are no text are replaced.
+/// The key as text: bytes that are none are replaced, as in the requests that a proxy records.
 pub fn of(command: &Map<String, Value>) -> String {
     let text = |name| command.get(name).and_then(Value::as_str);
     match (text("key"), text("key_hex")) {

@@ -20,7 +20,6 @@ pub mod error_table;
 pub mod history;
 pub mod key;
 pub mod launch;
-pub mod monitor;
 pub mod outcome;
 pub mod output;
 pub mod pattern;

@@ -1,33 +1,34 @@
-//! What drivers sent, as the server saw it.
+//! What drivers sent, as it reached the server.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use dlock_testkit::Request;
 
 use crate::asked::Asked;
-use crate::monitor::Executed;
 use crate::outcome::Outcome;
 use crate::world::World;
 
-/// How long an EXTEND may be under way, in seconds: one that was sent before a RELEASE may be carried out after it.
-const UNDER_WAY: f64 = 1.0;
+/// How long an EXTEND may be under way: one that was sent before a RELEASE may arrive after it.
+const UNDER_WAY: Duration = Duration::from_secs(1);
 
 /// Fails if a request breaks a rule for clients.
-pub fn check(world: &mut World) -> Outcome {
-    let executed = world.executed()?;
-    check_commands(&executed, &Asked::of(world))
+pub fn check(world: &World) -> Outcome {
+    check_requests(&world.requests(), &Asked::of(world))
 }
 
-fn check_commands(executed: &[Executed], asked: &Asked) -> Outcome {
+fn check_requests(sent: &[Request], asked: &Asked) -> Outcome {
     let mut owners: BTreeMap<&str, (&str, &str)> = BTreeMap::new();
     let mut requests: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-    let mut released: BTreeMap<&str, f64> = BTreeMap::new();
+    let mut released: BTreeMap<&str, Instant> = BTreeMap::new();
     let mut inquirers: BTreeSet<&str> = BTreeSet::new();
-    for command in executed {
+    for command in sent {
         let [_, key, owner, ..] = &command.words[..] else {
             continue;
         };
         let fail = |what: &str| Err(format!("{what}: {}", command.words.join(" ")));
         let (id, fence) = (command.option("REQID"), command.option("FENCE"));
-        if command.is_of_kit() || asked.has_chosen(owner) {
+        if asked.has_chosen(owner) {
             continue;
         } else if command.is("DLOCK.ACQUIRE") {
             let Some(id) = id else {
@@ -54,7 +55,7 @@ fn check_commands(executed: &[Executed], asked: &Asked) -> Outcome {
             }
             if released
                 .get(owner.as_str())
-                .is_some_and(|at| command.at > at + UNDER_WAY)
+                .is_some_and(|at| command.at > *at + UNDER_WAY)
             {
                 return fail("an EXTEND after the RELEASE");
             }
@@ -69,22 +70,23 @@ mod tests {
 
     use super::*;
 
+    /// Requests, at these seconds.
     fn check(lines: &[(f64, &str)]) -> Outcome {
-        let executed = lines.iter().map(|(at, line)| Executed {
-            at: *at,
+        let start = Instant::now();
+        let sent = lines.iter().map(|(at, line)| Request {
+            at: start + Duration::from_secs_f64(*at),
             words: line.split(' ').map(str::to_owned).collect(),
         });
-        let executed: Vec<_> = executed.collect();
+        let sent: Vec<_> = sent.collect();
         let mut asked = Asked::default();
         let command = json!({"do": "acquire", "key": "k", "lease_ms": 30_000});
         asked.add(command.as_object().expect("it is an object"));
-        check_commands(&executed, &asked)
+        check_requests(&sent, &asked)
     }
 
     #[test]
     fn requests_that_follow_the_rules_pass() {
         check(&[
-            (1.0, "DLOCK.ACQUIRE k kit 30000"),
             (1.1, "DLOCK.ACQUIRE k x 30000 QUEUE i 0 REQID 1"),
             (1.2, "DLOCK.ACQUIRE k x 30000 QUEUE i 0 REQID 1"),
             (1.3, "DLOCK.GRANTS i 0"),

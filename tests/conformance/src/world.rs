@@ -3,12 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use dlock_testkit::{Client, Rejection, Server, wait_for};
-use redis::Value;
+use dlock_testkit::{Client, Rejection, Request, Server, wait_for};
 
 use crate::driver::Driver;
 use crate::launch::Launch;
-use crate::monitor::{Executed, Monitor};
 use crate::outcome::{Outcome, within};
 use crate::places::STARTS;
 use crate::scenario::{FIRST_DRIVER, Scenario};
@@ -21,7 +19,6 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub struct World {
     pub server: Server,
     replica: Option<Server>,
-    monitors: Vec<Monitor>,
     pub drivers: BTreeMap<String, Driver>,
     names: BTreeMap<String, CommandId>,
     /// When locks were taken away by force: of this key, or of all.
@@ -32,7 +29,6 @@ pub struct World {
     pub loses_replies_to: String,
     /// What drivers used, by name.
     pub usages: BTreeMap<String, Usage>,
-    marks: usize,
 }
 
 /// A command: the driver, and its number there.
@@ -61,13 +57,6 @@ impl World {
                     .contains("state=online")
             });
         }
-        // A replica that is never promoted carries out nothing of its own.
-        let servers = [Some(&server), replica.as_ref().filter(|_| scenario.has_replica)];
-        let monitors = servers
-            .into_iter()
-            .flatten()
-            .map(Monitor::of)
-            .collect::<Outcome<_>>()?;
         let mut drivers = BTreeMap::new();
         for name in scenario.drivers() {
             let _place = STARTS.take();
@@ -81,14 +70,12 @@ impl World {
         Ok(Self {
             server,
             replica,
-            monitors,
             drivers,
             names: BTreeMap::new(),
             losses: Vec::new(),
             losses_told: BTreeSet::new(),
             loses_replies_to: String::new(),
             usages: BTreeMap::new(),
-            marks: 0,
         })
     }
 
@@ -134,12 +121,6 @@ impl World {
         received.answers.get(&command.id)?.1["fence"].as_u64()
     }
 
-    /// Watches a server that has started again.
-    pub fn watch_again(&mut self) -> Outcome {
-        self.monitors.push(Monitor::of(&self.server)?);
-        Ok(())
-    }
-
     /// The primary hands over to its replica, and drivers find that from now on.
     pub fn fail_over(&mut self) -> Outcome {
         let replica = self.replica.take().ok_or("the scenario has no replica")?;
@@ -158,16 +139,9 @@ impl World {
         Ok(())
     }
 
-    /// What the servers have carried out so far, in the order of each server.
-    pub fn executed(&mut self) -> Outcome<Vec<Executed>> {
-        self.marks += 1;
-        let mark = format!("mark-{}", self.marks);
-        for server in [Some(&self.server), self.replica.as_ref()].into_iter().flatten() {
-            server.client().ask::<Value>(&format!("ECHO {mark}"));
-        }
-        for monitor in &self.monitors {
-            monitor.wait_for(&mark)?;
-        }
-        Ok(self.monitors.iter().flat_map(Monitor::executed).collect())
+    /// The requests of drivers that have reached a server, in the order of each driver.
+    pub fn requests(&self) -> Vec<Request> {
+        let drivers = self.drivers.values();
+        drivers.flat_map(|driver| driver.proxy.recorded()).collect()
     }
 }

@@ -1,5 +1,5 @@
 //! Tests of `docs/`. The Rust blocks of its pages are compiled as doc tests of the modules below; `tests/it` runs
-//! all other blocks, checks the links, and builds the book.
+//! all other blocks and checks the links.
 
 /// The pages that contain Rust.
 #[cfg(doctest)]

@@ -39,7 +39,7 @@ pub use info::{HolderInfo, LockInfo};
 pub use port::{free_port, free_ports_with_bus};
 pub use process::signal;
 pub use programs::{is_installed, run, target};
-pub use proxy::{Proxy, Rejection, Way};
+pub use proxy::{Proxy, Rejection, Request, Way};
 pub use raw::{bytes_of_replies, reply_bytes};
 pub use replication::ReplicationStream;
 pub use rustix::process::Signal;

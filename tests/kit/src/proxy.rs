@@ -6,6 +6,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use redis::{Value, parse_redis_value};
+
 use crate::connection::packed;
 
 /// How many requests, or pieces of replies, may be under way in one direction of a connection.
@@ -29,11 +31,32 @@ pub struct Rejection {
     pub times: usize,
 }
 
+/// A request that was forwarded.
+#[derive(Clone, Debug)]
+pub struct Request {
+    pub at: Instant,
+    /// Bytes that are no text are replaced.
+    pub words: Vec<String>,
+}
+
 /// The direction of bytes through the proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     ToServer,
     ToClient,
+}
+
+impl Request {
+    pub fn is(&self, command: &str) -> bool {
+        self.words[0].eq_ignore_ascii_case(command)
+    }
+
+    /// The word after this option.
+    pub fn option(&self, name: &str) -> Option<&str> {
+        let mut words = self.words.iter();
+        words.find(|word| word.eq_ignore_ascii_case(name))?;
+        words.next().map(String::as_str)
+    }
 }
 
 impl Proxy {
@@ -146,6 +169,16 @@ impl Proxy {
         (rules.rejected, rules.rejection.times - rules.rejected)
     }
 
+    /// Remembers the requests that are forwarded from now on.
+    pub fn record(&self) {
+        self.network.change(|rules| rules.recorded = Some(Vec::new()));
+    }
+
+    /// The requests since [`Proxy::record`], in the order in which they were forwarded.
+    pub fn recorded(&self) -> Vec<Request> {
+        self.network.rules().recorded.clone().unwrap_or_default()
+    }
+
     /// New connections go to another port.
     pub fn forward_to(&self, server_port: u16) {
         self.network.change(|rules| rules.server_port = server_port);
@@ -204,6 +237,7 @@ struct Rules {
     stranding: Option<Loss>,
     rejection: Rejection,
     rejected: usize,
+    recorded: Option<Vec<Request>>,
 }
 
 #[derive(Default)]
@@ -293,6 +327,21 @@ impl Rules {
         Some(error.as_str())
     }
 
+    fn record(&mut self, request: &[u8]) {
+        let (Some(recorded), Ok(Value::Array(words))) = (&mut self.recorded, parse_redis_value(request))
+        else {
+            return;
+        };
+        let words = words.iter().map(|word| match word {
+            Value::BulkString(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+            other => format!("{other:?}"),
+        });
+        recorded.push(Request {
+            at: Instant::now(),
+            words: words.collect(),
+        });
+    }
+
     fn has(&self, link: &Arc<Link>) -> bool {
         self.open.iter().any(|open| Arc::ptr_eq(open, link))
     }
@@ -343,10 +392,11 @@ impl Network {
             // Before the request is forwarded: the reply may be fast.
             link.loses_reply.store(true, Ordering::SeqCst);
         }
-        if way == Way::ToServer
-            && let Some(error) = rules.error_for(&data)
-        {
-            data = packed(&["EVAL", "return redis.error_reply(ARGV[1])", "0", error]);
+        if way == Way::ToServer {
+            match rules.error_for(&data) {
+                Some(error) => data = packed(&["EVAL", "return redis.error_reply(ARGV[1])", "0", error]),
+                None => rules.record(&data),
+            }
         }
         let left = rules.way(way).until_cut.take();
         let then_cut = left.is_some_and(|left| left <= data.len());

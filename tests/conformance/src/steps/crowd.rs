@@ -7,7 +7,6 @@ use fastrand::Rng;
 use serde_json::{Map, Value, json};
 
 use crate::driver::Driver;
-use crate::monitor::KIT;
 use crate::outcome::{Outcome, within};
 use crate::scenario::Fields;
 use crate::world::World;
@@ -28,7 +27,7 @@ pub fn crowd(world: &mut World, fields: &mut Fields) -> Outcome {
     let limit = fields.take_limit()?;
 
     let mut client = world.client()?;
-    let kit: Vec<String> = (0..keys).map(|key| format!("crowd:{key} {KIT}")).collect();
+    let kit: Vec<String> = (0..keys).map(|key| format!("crowd:{key} kit")).collect();
     for lock in &kit {
         client.acquire(&format!("{lock} {LEASE_MS}"));
     }

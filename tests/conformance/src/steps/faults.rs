@@ -139,7 +139,6 @@ pub fn server_process(world: &mut World, fields: &mut Fields) -> Outcome {
                 world.losses.push((Instant::now(), None));
             }
             world.server.crash_and_restart();
-            world.watch_again()?;
         }
         "fail_over" => world.fail_over()?,
         other => return Err(format!("a server does not {other}")),

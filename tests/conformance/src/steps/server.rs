@@ -87,13 +87,11 @@ pub fn requests(world: &mut World, fields: &mut Fields) -> Outcome {
     let key = fields.take("key");
     let count = fields.take("count").ok_or("`count` says how many")?;
     let options = fields.take_list("with")?;
-    let executed = world.executed()?;
-    let found = executed.iter().filter(|executed| {
-        let of = executed.words.get(1).map(String::as_str);
-        let is_asked_for = executed.is(&command)
-            && !executed.is_of_kit()
-            && key.as_ref().is_none_or(|key| key.as_str() == of);
-        is_asked_for && options.iter().all(|option| executed.option(option).is_some())
+    let requests = world.requests();
+    let found = requests.iter().filter(|request| {
+        let of = request.words.get(1).map(String::as_str);
+        let is_asked_for = request.is(&command) && key.as_ref().is_none_or(|key| key.as_str() == of);
+        is_asked_for && options.iter().all(|option| request.option(option).is_some())
     });
     let found = found.count();
     if is_synchronous() && found > 0 && command == "DLOCK.ACQUIRE" {

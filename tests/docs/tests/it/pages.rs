@@ -1,7 +1,7 @@
-//! Every code block is of a kind that some test checks, and pages are readable as plain text.
+//! Every code block is of a kind that some test checks, and the book is not too long.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::support::page::{self, Block, Page};
 use crate::support::transcript::is_transcript;
@@ -87,64 +87,4 @@ fn book_is_no_longer_than_contributing_allows() {
         );
         assert!(words > max / 2, "{words} words: the pages were not found");
     }
-}
-
-/// Pages with tables outside of the book.
-const OTHER_PAGES: [&str; 10] = [
-    "CONTRIBUTING.md",
-    "SECURITY.md",
-    "clients/go/README.md",
-    "clients/java/README.md",
-    "clients/node/README.md",
-    "clients/python/README.md",
-    "spec/README.md",
-    "spec/planted.md",
-    "tests/conformance/README.md",
-    "tests/torture/results.md",
-];
-
-fn is_row(line: &str) -> bool {
-    line.trim_start().starts_with('|')
-}
-
-/// The numbers of rows that go on in the next line: Markdown would show that as a row of its own.
-fn broken_rows(text: &str) -> Vec<usize> {
-    let mut is_code = false;
-    let mut is_after_row = false;
-    let mut broken = Vec::new();
-    for (number, line) in (1..).zip(text.lines().map(str::trim)) {
-        is_code ^= line.starts_with("```");
-        let is_row = is_row(line) && !is_code;
-        let is_cut = is_row && !line.ends_with('|');
-        if is_cut || is_after_row && !is_row && !line.is_empty() {
-            broken.push(number);
-        }
-        is_after_row = is_row;
-    }
-    broken
-}
-
-#[test]
-fn rows_of_tables_are_one_line_each() {
-    let pages = page::all().into_iter().map(|page| page.path);
-    for path in pages.chain(OTHER_PAGES.map(PathBuf::from)) {
-        let text = fs::read_to_string(page::root().join(&path)).expect("the page can be read");
-        let broken = broken_rows(&text);
-        assert!(
-            broken.is_empty(),
-            "{}: broken rows in lines {broken:?}",
-            path.display()
-        );
-    }
-}
-
-#[test]
-fn row_over_two_lines_is_found() {
-    let table = "| a | b |\n|---|---|\n";
-    assert_eq!(
-        broken_rows(&format!("{table}| 1 | 2 |\n\ntext")),
-        [] as [usize; 0]
-    );
-    assert_eq!(broken_rows(&format!("{table}| 1 | 2 and\n3 |\n")), [3, 4]);
-    assert_eq!(broken_rows(&format!("{table}| 1 | 2 |\ntext")), [4]);
 }

@@ -1,13 +1,12 @@
 //! The programs on the pages in languages other than Rust print what the pages show.
 
 use std::fs;
-use std::io::Read as _;
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use crate::support::page::{self, Block, Page};
-use crate::support::postgres::Postgres;
-use crate::support::{SHOWN_PORT, client_libraries, object_store, run};
+use crate::support::{SHOWN_PORT, client_libraries, is_installed, run};
 use dlock_testkit::{Client, Proxy, Server, skip, wait_for};
 use tempfile::TempDir;
 
@@ -103,7 +102,8 @@ fn shown_output(page: &str, file: &str) -> String {
         .clone()
 }
 
-/// Runs a program of `examples/python/` after replacing its ports. It must print what the comment at its end says.
+/// Runs a program of `examples/python/` after replacing its ports. It must print what the comment at its end says. What
+/// runs it is Python, or runs Python.
 #[track_caller]
 fn assert_output_of_last_comment(file: &str, ports: &[(&str, u16)], packages: PathBuf, python: &mut Command) {
     let mut code = example(&format!("python/{file}"));
@@ -122,21 +122,27 @@ fn assert_output_of_last_comment(file: &str, ports: &[(&str, u16)], packages: Pa
     assert_eq!(printed.lines().collect::<Vec<_>>(), expected, "{file}");
 }
 
+/// Runs a private PostgreSQL, which tells of that, and a program after making its tables. The words are a file with SQL
+/// and the program.
+const IN_POSTGRES: &str = r#"
+    exec 3>&1 >/dev/null
+    pg_virtualenv -t sh -c 'createdb shop && psql -X -d shop -v ON_ERROR_STOP=1 -f "$0" && python3 "$1" >&3' "$0" "$1"
+"#;
+
 #[test]
 fn postgres_rejects_write_with_stale_fence() {
-    let postgres = Postgres::start();
-    let postgres = postgres.inspect_err(|reason| skip(reason));
-    let (Ok(postgres), Some(packages)) = (postgres, library(client_libraries::python(), "redis-py, psycopg"))
-    else {
+    if !is_installed("pg_virtualenv") {
+        return skip("PostgreSQL or pg_virtualenv is not installed (Debian: apt-get install postgresql)");
+    }
+    let Some(packages) = library(client_libraries::python(), "redis-py, psycopg") else {
         return;
     };
-    let tables = page::root().join("examples/python/fences.sql");
-    postgres.load(&tables).expect("psql creates the tables");
     let server = Server::start();
-    let mut python = Command::new("python3");
-    postgres.set_environment(&mut python);
+    let mut postgres = Command::new("sh");
+    postgres.args(["-c", IN_POSTGRES]);
+    postgres.arg(page::root().join("examples/python/fences.sql"));
     let ports = [(SHOWN_PORT, server.port())];
-    assert_output_of_last_comment("fenced_postgres.py", &ports, packages, &mut python);
+    assert_output_of_last_comment("fenced_postgres.py", &ports, packages, &mut postgres);
 }
 
 #[test]
@@ -153,9 +159,10 @@ fn redis_rejects_writes_of_holder_that_lost_its_lock() {
 fn object_store_rejects_write_with_stale_fence() {
     if let Some(packages) = library(client_libraries::python(), "redis-py") {
         let server = Server::start();
+        let mut store = Running::start(&mut Command::new("tests/docs/object-store"), &page::root());
         let ports = [
             (SHOWN_PORT, server.port()),
-            (SHOWN_STORE_PORT, object_store::start()),
+            (SHOWN_STORE_PORT, store.printed_port()),
         ];
         let mut python = Command::new("python3");
         assert_output_of_last_comment("fenced_object.py", &ports, packages, &mut python);
@@ -171,6 +178,15 @@ impl Running {
     fn start(command: &mut Command, directory: &Path) -> Self {
         let child = command.current_dir(directory).stdout(Stdio::piped()).spawn();
         Self(child.expect("the program can be run"))
+    }
+
+    /// The port in its first line.
+    fn printed_port(&mut self) -> u16 {
+        let mut line = String::new();
+        let stdout = self.0.stdout.as_mut().expect("it is a pipe");
+        let read = BufReader::new(stdout).read_line(&mut line);
+        read.expect("it prints text");
+        line.trim_end().parse().expect("a port")
     }
 
     /// What it has printed when it ends.

@@ -11,22 +11,6 @@ use tempfile::TempDir;
 use crate::support::page::{self, Page};
 use crate::support::run;
 
-#[test]
-fn programs_of_readme_wait_for_no_lock_of_its_transcript() {
-    let readme = Page::read(Path::new("README.md"));
-    let (transcripts, programs): (Vec<_>, Vec<_>) =
-        readme.blocks.iter().partition(|block| block.language == "text");
-    let commands = transcripts.iter().flat_map(|block| block.code.lines());
-    let acquired: Vec<&str> = commands
-        .filter_map(|line| line.split("DLOCK.ACQUIRE ").nth(1)?.split(' ').next())
-        .collect();
-    assert!(!acquired.is_empty());
-    for program in programs {
-        let waits_for = acquired.iter().find(|lock| program.code.contains(**lock));
-        assert_eq!(waits_for, None, "{}", program.code);
-    }
-}
-
 /// The lines of README.md in that language.
 fn lines_in(language: &str) -> String {
     let readme = Page::read(Path::new("README.md"));

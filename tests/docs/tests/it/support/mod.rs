@@ -1,15 +1,13 @@
 //! Shared by the tests of this package.
 
 pub mod imports;
-pub mod object_store;
 pub mod output_match;
 pub mod page;
-pub mod postgres;
 pub mod transcript;
 
 use std::path::PathBuf;
 
-pub use dlock_testkit::{client_libraries, is_installed, run, target};
+pub use dlock_testkit::{client_libraries, is_installed, run};
 
 /// The port on the pages. Tests replace it with the port of their server.
 pub const SHOWN_PORT: &str = "7379";

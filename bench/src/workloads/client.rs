@@ -7,10 +7,9 @@ use std::time::{Duration, Instant};
 use redis::aio::MultiplexedConnection;
 use redis_dlock_client::Locks;
 use rslock::LockManager;
-use tokio::runtime::Runtime;
+use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 
-use super::runtime::{RUNTIMES, runtime};
 use crate::error::Result;
 use crate::machine::cpu_seconds;
 use crate::results::{DLOCK, Results};
@@ -20,6 +19,8 @@ use crate::server::Server;
 const TWO_COMMANDS: &str = "two commands";
 const RSLOCK: &str = "rslock 0.10";
 const NAMES: [&str; 3] = [DLOCK, TWO_COMMANDS, RSLOCK];
+/// Of an application, with their worker threads.
+const RUNTIMES: [(usize, &str); 2] = [(1, "single-threaded"), (2, "multi-threaded")];
 const LEASE: Duration = Duration::from_secs(30);
 /// Of all tasks, before the next implementation runs.
 const PAIRS: usize = 256;
@@ -32,7 +33,7 @@ struct Clients {
     rslock: Arc<LockManager>,
 }
 
-pub fn measure(scale: &Scale, results: &mut Results) -> Result<()> {
+pub fn measure(scale: Scale, results: &mut Results) -> Result<()> {
     let server = Server::start()?;
     for (threads, name) in RUNTIMES {
         let runtime = runtime(threads)?;
@@ -60,6 +61,14 @@ pub fn measure(scale: &Scale, results: &mut Results) -> Result<()> {
         }
     }
     Ok(())
+}
+
+fn runtime(threads: usize) -> Result<Runtime> {
+    let mut builder = match threads {
+        1 => Builder::new_current_thread(),
+        _ => Builder::new_multi_thread(),
+    };
+    Ok(builder.worker_threads(threads).enable_all().build()?)
 }
 
 impl Clients {
