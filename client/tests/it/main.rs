@@ -14,7 +14,6 @@ mod proxy;
 mod reconnect;
 mod runtimes;
 mod shutdown;
-mod stress;
 mod support;
 mod tls;
 mod waiting;
