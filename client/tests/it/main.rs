@@ -10,7 +10,6 @@ mod faults;
 mod fenced;
 mod lost;
 mod many;
-mod proxy;
 mod reconnect;
 mod runtimes;
 mod shutdown;
