@@ -9,7 +9,6 @@ mod exit;
 mod faults;
 mod fenced;
 mod lost;
-mod many;
 mod reconnect;
 mod runtimes;
 mod shutdown;
