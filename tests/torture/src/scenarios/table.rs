@@ -3,8 +3,8 @@
 use super::group::Protection;
 use super::partition::OldPrimary;
 use super::{
-    Scenario, clock, cluster, failover, inboxes, network, one_server, partition, planned,
-    quorum, restart, sentinel, slot_migration, snapshots,
+    Scenario, clock, cluster, failover, inboxes, network, one_server, partition, planned, quorum, restart,
+    sentinel, slot_migration, snapshots,
 };
 use crate::checkers::Rule;
 use crate::clients::Workload;
