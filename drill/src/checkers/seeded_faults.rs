@@ -1,9 +1,7 @@
 //! Each checker finds a seeded fault in a history, and nothing in the same history without the fault.
 
 use super::*;
-use crate::history::{
-    Element, FinalState, GUARDED, Limit, List, Push, Reply, Request, Restored, Wait,
-};
+use crate::history::{Element, FinalState, GUARDED, Limit, List, Push, Reply, Request, Restored, Wait};
 use crate::recorded::*;
 
 /// Alice holds from 10 to 500 ms, bob from `bob_ms` on.
