@@ -1,6 +1,5 @@
 //! The recorded requests, replies and times: the input of the checkers.
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -30,10 +29,6 @@ pub struct History {
     pub ops: Vec<Op>,
     /// Injected faults, in order.
     pub events: Vec<Event>,
-    /// Writes to the store that the lock protects.
-    pub writes: Vec<Write>,
-    /// Final contents of the store, if one was used.
-    pub stored: Option<BTreeSet<u64>>,
     /// The lists that locks protect, of servers about to be killed and at the end.
     pub lists: Vec<List>,
     /// States of servers after a restart.
@@ -163,18 +158,6 @@ pub enum Reply {
 pub struct Event {
     pub at: Micros,
     pub what: String,
-}
-
-/// An attempt of a holder to add an element to the store.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Write {
-    /// The element, unique in a run.
-    pub element: u64,
-    pub fence: u64,
-    /// Time of the store's reply.
-    pub at: Micros,
-    /// Whether the store acknowledged the write.
-    pub acknowledged: bool,
 }
 
 /// The state of a server after a restart.

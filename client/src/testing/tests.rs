@@ -1,3 +1,5 @@
+//! What only this server does: pauses, cut connections, a clock that is set ahead. `tests/rules` plays its rules on it.
+
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::Duration;
@@ -35,14 +37,6 @@ fn reply(client: &mut Client) -> Value {
     client.connection().recv_response().expect("a reply")
 }
 
-/// The first word of an error.
-fn code(reply: &Value) -> &str {
-    match reply {
-        Value::ServerError(error) => error.code(),
-        _ => panic!("not an error: {reply:?}"),
-    }
-}
-
 fn address(server: &TestServer) -> String {
     server.url().trim_start_matches("redis://").to_owned()
 }
@@ -65,20 +59,6 @@ fn grants(client: &mut Client, args: &str) -> Delivery {
 
 fn shown(delivery: &Delivery) -> Vec<String> {
     delivery.answers.iter().map(|answer| answer.shown()).collect()
-}
-
-#[test]
-fn blocked_waiter_is_granted_at_release_in_order() {
-    let (server, mut client) = start();
-    let fence = client.acquire("k alice 30000").fence;
-    let mut bob = waiter(&server, "k", "bob 20000 BLOCK 0");
-    let mut carol = waiter(&server, "k", "carol 20000 BLOCK 0");
-    assert_eq!(client.release("k alice"), 0);
-    let second = granted(&mut bob);
-    assert!(second.fence > fence && second.lease_ms == 20_000, "{second:?}");
-    assert_eq!(client.lock("k").owners(), ["bob"]);
-    client.release("k bob");
-    assert!(granted(&mut carol).fence > second.fence);
 }
 
 #[test]
@@ -109,25 +89,6 @@ fn waiter_that_disconnects_when_the_lock_is_released_is_not_granted() {
 }
 
 #[test]
-fn reader_that_blocks_gets_the_answer_when_it_comes() {
-    let (server, mut client) = start();
-    let cursor = make_inbox(&mut client, "box", 60_000);
-    client.acquire("k alice 30000");
-    client.enqueue("k bob 20000 QUEUE box 0 REQID b");
-    let mut reader = connect(&server);
-    reader.send(&format!("DLOCK.GRANTS box {cursor} BLOCK 60000"));
-    client.release("k alice");
-    let delivery = Delivery::parse(&reply(&mut reader));
-    assert_eq!(shown(&delivery), ["granted b k bob"]);
-    // Another call takes over.
-    reader.send(&format!("DLOCK.GRANTS box {} BLOCK 60000", delivery.cursor));
-    // What was sent before this is run when it has replied.
-    client.ask::<String>("PING");
-    grants(&mut client, &format!("box {}", delivery.cursor));
-    assert_eq!(code(&reply(&mut reader)), "UNBLOCKED");
-}
-
-#[test]
 fn lost_lock_goes_to_the_next_waiter_with_a_larger_fence() {
     let (server, mut client) = start();
     let fence = client.acquire("k alice 30000").fence;
@@ -138,15 +99,10 @@ fn lost_lock_goes_to_the_next_waiter_with_a_larger_fence() {
     server.lose("k");
     client.assert_error("NOTHELD", "DLOCK.RELEASE k bob");
     server.lose("no such lock");
-}
-
-#[test]
-fn key_that_becomes_another_type_turns_waiters_away() {
-    let (server, mut client) = start();
-    client.acquire("k alice 30000");
-    let mut bob = waiter(&server, "k", "bob 20000 BLOCK 0");
-    client.ok("SET k text");
-    assert_eq!(code(&reply(&mut bob)), "WRONGTYPE");
+    client.ok("SELECT 3");
+    client.acquire("k carol 30000");
+    server.lose("k");
+    assert_eq!(client.owner("k"), None, "in all databases");
 }
 
 #[test]
@@ -203,43 +159,6 @@ fn advanced_clock_ends_leases_one_after_the_other() {
 }
 
 #[test]
-fn advanced_clock_ends_timeouts() {
-    let (server, mut client) = start();
-    let cursor = make_inbox(&mut client, "box", 60_000);
-    client.acquire("k alice 600000");
-    let mut bob = waiter(&server, "k", "bob 10000 BLOCK 20000");
-    client.enqueue("k carol 10000 QUEUE box 20000 REQID c");
-    server.advance(Duration::from_secs(25));
-    assert_eq!(reply(&mut bob), Value::Nil);
-    assert_eq!(
-        shown(&grants(&mut client, &format!("box {cursor}"))),
-        ["timeout c k carol"]
-    );
-    assert_eq!(client.waiting("k"), 0);
-}
-
-#[test]
-fn advanced_clock_ends_an_inbox_that_nobody_reads() {
-    let (server, mut client) = start();
-    let read = make_inbox(&mut client, "read", 20_000);
-    let unread = make_inbox(&mut client, "unread", 20_000);
-    client.acquire("k alice 600000");
-    client.enqueue("k bob 10000 QUEUE unread 0 REQID b");
-    client.enqueue("k carol 10000 QUEUE read 0 REQID c");
-    let mut reader = connect(&server);
-    reader.send(&format!("DLOCK.GRANTS read {read} BLOCK 60000"));
-    client.ask::<String>("PING");
-    server.advance(Duration::from_secs(25));
-    client.assert_error("NOINBOX", &format!("DLOCK.GRANTS unread {unread}"));
-    assert_eq!(client.queue("k"), ["carol"]);
-    client.release("k alice");
-    assert_eq!(
-        shown(&Delivery::parse(&reply(&mut reader))),
-        ["granted c k carol"]
-    );
-}
-
-#[test]
 fn pipeline_is_answered_in_order_across_a_wait() {
     let (server, mut client) = start();
     client.acquire("k alice 600000");
@@ -259,20 +178,6 @@ fn pipeline_is_answered_in_order_across_a_wait() {
     });
     assert_eq!(numbers.collect::<Vec<_>>(), (1..=1000).collect::<Vec<_>>());
     assert!(Grant::parse(replies[500].clone()).is_some());
-}
-
-#[test]
-fn databases_have_locks_and_inboxes_of_their_own() {
-    let server = TestServer::start();
-    let mut client = Client::connect(&format!("{}/3", server.url()));
-    client.acquire("k alice 30000");
-    make_inbox(&mut client, "box", 60_000);
-    client.ok("SELECT 0");
-    assert_eq!(client.owner("k"), None);
-    client.assert_error("NOPERM", "DLOCK.GRANTS box 0");
-    server.lose("k");
-    client.ok("SELECT 3");
-    assert_eq!(client.owner("k"), None);
 }
 
 #[test]

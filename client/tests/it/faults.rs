@@ -2,15 +2,13 @@
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::support::{ms, soon, until, until_free};
 use dlock_testkit::{Proxy, Server, Way};
-use redis::Parser;
-use redis_dlock_client::{Error, Guard, Locks, Lost, Owner, Settings};
+use redis_dlock_client::{Error, Guard, Locks, Owner, Settings};
 
 /// For how long a test waits for what must happen.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -139,83 +137,6 @@ async fn connect_failure_that_nobody_awaited_is_not_reported_later() {
     tokio::time::sleep(ms(300)).await;
     scene.proxy.refuse(false);
     assert_eq!(lock.info().await.unwrap(), None);
-}
-
-#[tokio::test]
-async fn lost_request_is_cancelled_though_its_retry_was_rejected() {
-    let (locks, received) = forgetful_server(|command| match command {
-        "DLOCK.ACQUIRE" => "*-1\r\n",
-        _ => ":0\r\n",
-    });
-    let refused = locks.lock("door").try_acquire().await.unwrap();
-    assert!(refused.is_none(), "{refused:?}");
-    let mut commands = Vec::new();
-    until("a withdrawal", || {
-        commands.extend(received.try_iter().map(|command| command[0].clone()));
-        commands.len() >= 3
-    })
-    .await;
-    assert_eq!(commands[..3], ["DLOCK.ACQUIRE", "DLOCK.ACQUIRE", "DLOCK.RELEASE"]);
-}
-
-#[tokio::test]
-async fn lost_lock_with_repeated_request_is_released_without_fence_too() {
-    let (locks, received) = forgetful_server(|command| match command {
-        "DLOCK.ACQUIRE" => "*4\r\n:7\r\n:1\r\n:30000\r\n:0\r\n",
-        "DLOCK.RELEASE" => "-NOTHELD nobody holds it\r\n",
-        _ => "",
-    });
-    let guard = locks.lock("door").try_acquire().await.unwrap().expect("a grant");
-    let lost = guard.release().await.unwrap_err();
-    assert!(matches!(lost, Error::Lost(Lost::NotHeld)), "{lost:?}");
-    // A late duplicate of the first request may have been granted meanwhile.
-    let mut releases = Vec::new();
-    until("a release without fence", || {
-        releases.extend(
-            received
-                .try_iter()
-                .filter(|command| command[0] == "DLOCK.RELEASE"),
-        );
-        releases.len() >= 2
-    })
-    .await;
-    assert_eq!(releases[0][3..5], ["FENCE", "7"]);
-    assert_eq!(releases[1][3], "REQID");
-}
-
-/// A client of a server that loses the first request for a lock and replies to the others as `reply` says, and the
-/// commands of the module that it gets.
-fn forgetful_server(reply: fn(&str) -> &'static str) -> (Locks, mpsc::Receiver<Vec<String>>) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = format!("redis://{}/", listener.local_addr().unwrap());
-    let (sender, received) = mpsc::channel();
-    let has_forgotten = Arc::new(AtomicBool::new(false));
-    thread::spawn(move || {
-        for stream in listener.incoming() {
-            let (sender, has_forgotten) = (sender.clone(), Arc::clone(&has_forgotten));
-            let (mut stream, mut parser) = (stream.unwrap(), Parser::new());
-            thread::spawn(move || {
-                // The name and the arguments of a command are an array.
-                while let Ok(Ok(command)) = parser
-                    .parse_value(&stream)
-                    .map(redis::from_redis_value::<Vec<String>>)
-                {
-                    let name = command[0].clone();
-                    let is_ours = name.starts_with("DLOCK.");
-                    if is_ours && sender.send(command).is_err()
-                        || name == "DLOCK.ACQUIRE" && !has_forgotten.swap(true, Ordering::SeqCst)
-                    {
-                        return;
-                    }
-                    let reply = if is_ours { reply(&name) } else { "+OK\r\n" };
-                    if stream.write_all(reply.as_bytes()).is_err() {
-                        return;
-                    }
-                }
-            });
-        }
-    });
-    (Locks::open(address).unwrap(), received)
 }
 
 #[tokio::test]

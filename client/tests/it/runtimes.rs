@@ -1,7 +1,7 @@
 //! Callers in any runtime, in several, in one that nobody drives, and in none.
 
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock, OnceLock};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Instant;
@@ -10,7 +10,7 @@ use dlock_testkit::{Proxy, SLOW_MACHINE, Server, start, wait_for};
 use redis_dlock_client::{Error, Locks, Lost, Settings};
 use tokio::runtime::Builder;
 
-use crate::support::{Journal, locks, ms, runtime};
+use crate::support::{Journal, locks, ms, runtime, soon};
 
 /// The `block_on` of an executor that knows nothing of tokio.
 fn block_on<T>(future: impl Future<Output = T>) -> T {
@@ -203,4 +203,42 @@ fn request_that_is_dropped_when_it_is_granted_without_tokio_leaves_no_lock() {
     drop(acquiring);
     wait_for("the release", || client.find_lock("door").is_none());
     wait_for("its end", || journal.count("Ended") == 1);
+}
+
+#[test]
+fn static_locks_serve_many_short_runtimes() {
+    const ROUNDS: usize = 5;
+    static URL: OnceLock<String> = OnceLock::new();
+    static JOURNAL: LazyLock<Journal> = LazyLock::new(Journal::default);
+    static LOCKS: LazyLock<Locks> =
+        LazyLock::new(|| Locks::with(URL.get().unwrap(), JOURNAL.settings()).unwrap());
+    let (server, mut client) = start();
+    URL.set(server.url()).unwrap();
+    let threads: Vec<_> = (0..100)
+        .map(|n| {
+            thread::spawn(move || {
+                for round in 0..ROUNDS {
+                    let runtime = runtime();
+                    // Its own lock, a contended one, and one that is dropped with its runtime.
+                    let left = runtime.block_on(async {
+                        let own = LOCKS.acquire(format!("own{n}")).await.unwrap();
+                        LOCKS.acquire("common").await.unwrap().release().await.unwrap();
+                        own.release().await.unwrap();
+                        LOCKS.acquire(format!("left{n}:{round}")).await.unwrap()
+                    });
+                    drop(runtime);
+                    assert!(left.is_held());
+                }
+            })
+        })
+        .collect();
+    for thread in threads {
+        thread.join().unwrap();
+    }
+    let runtime = runtime();
+    runtime.block_on(soon("the releases", LOCKS.shutdown()));
+    assert_eq!(JOURNAL.count("Unconfirmed") + JOURNAL.count("Lost"), 0);
+    assert_eq!(JOURNAL.count("NotAcquired"), 0);
+    assert_eq!(JOURNAL.count("Released"), 100 * ROUNDS * 3);
+    assert_eq!(client.ask::<u64>("DBSIZE"), 0);
 }

@@ -1,11 +1,11 @@
-//! Waiting without a connection, on a bad network, without room or rights for a reader, and in a cluster.
+//! Waiting without a connection, without room or rights for a reader, and in a cluster.
 
-use dlock_testkit::{Client, Cluster, Proxy, Server, Way, start};
+use dlock_testkit::{Client, Cluster, Server, start};
 use redis_dlock_client::Locks;
 use tokio::task::JoinSet;
 
 use crate::cluster::locks_of;
-use crate::support::{locks, ms, soon, until, until_free};
+use crate::support::{locks, ms, soon, until};
 
 /// Tasks that wait for a lock, once each has a place in its queue.
 async fn queue(locks: &Locks, client: &mut Client, key: &str, tasks: usize) -> JoinSet<()> {
@@ -21,22 +21,6 @@ async fn queue(locks: &Locks, client: &mut Client, key: &str, tasks: usize) -> J
 async fn serve(mut waiting: JoinSet<()>) {
     while let Some(served) = soon("a turn", waiting.join_next()).await {
         served.unwrap();
-    }
-}
-
-#[tokio::test]
-async fn grants_whose_replies_are_cut_anywhere_are_held_by_somebody() {
-    let server = Server::start();
-    let proxy = Proxy::to(server.port());
-    let mut client = server.client();
-    let locks = Locks::open(proxy.url()).unwrap();
-    for bytes in (0..400).step_by(7) {
-        client.acquire("door alice 60000");
-        let waiting = queue(&locks, &mut client, "door", 5).await;
-        proxy.cut_after(Way::ToClient, bytes);
-        client.release("door alice");
-        serve(waiting).await;
-        until_free(&mut client, "door").await;
     }
 }
 
@@ -101,4 +85,23 @@ async fn request_that_has_to_wait_without_permission_for_inboxes_says_so() {
     assert!(refused.to_string().contains("dlock.grants"), "{refused}");
     assert_eq!(client.waiting("door"), 0);
     assert!(locks.lock("door").try_acquire().await.unwrap().is_none());
+}
+
+/// Those of the locks, without the one that asks.
+fn connections(client: &mut Client) -> usize {
+    let list: String = client.ask("CLIENT LIST TYPE normal");
+    list.lines().count() - 1
+}
+
+#[tokio::test]
+async fn idle_reader_is_closed_and_comes_back() {
+    let (server, mut client) = start();
+    let locks = locks(&server);
+    client.acquire("door alice 300");
+    locks.acquire("door").await.unwrap().release().await.unwrap();
+    until("all connections", || connections(&mut client) == 3).await;
+    until("the reader to go", || connections(&mut client) == 2).await;
+    client.acquire("door alice 300");
+    locks.acquire("door").await.unwrap().release().await.unwrap();
+    assert_eq!(connections(&mut client), 3);
 }

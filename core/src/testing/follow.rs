@@ -1,4 +1,4 @@
-//! Replicas and the append-only file: servers that execute what the primary replicated.
+//! A replica, which executes what the primary replicated.
 
 use super::ops::Micros;
 use super::server::{Command, Sent, Server, Stored};
@@ -14,17 +14,8 @@ pub fn execute(server: &mut Server, sent: &Sent, now: Micros) {
     assert_follows(&sent.after, &server.stored(sent.lock));
 }
 
-/// The replica loads what the primary has, this much later.
-pub fn full_sync(replica: &mut Server, primary: &Server, late: Micros) {
-    let now = replica.now().max(primary.now() + late);
-    *replica = Server::load(&primary.save(), now, replica.origin);
-    for lock in 0..primary.names.len() {
-        assert_follows(&primary.stored(lock), &replica.stored(lock));
-    }
-}
-
 /// The replica has the same holders, and their leases end no earlier.
-pub fn assert_follows(primary: &[Stored], replica: &[Stored]) {
+fn assert_follows(primary: &[Stored], replica: &[Stored]) {
     let (theirs, their_ends): (Vec<_>, Vec<_>) = replica.iter().cloned().unzip();
     let (ours, our_ends): (Vec<_>, Vec<_>) = primary.iter().cloned().unzip();
     assert_eq!(theirs, ours, "owners, fences, limits and holds");

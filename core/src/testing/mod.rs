@@ -7,7 +7,7 @@
 //! server      the engine on a host in memory; checks the invariants after every transition
 //! invariants  what must be true after every transition, whatever was requested
 //! pair        core and model side by side
-//! follow      replicas and the append-only file execute what the server replicated
+//! follow      a replica executes what the server replicated
 //! ```
 
 mod follow;
@@ -18,7 +18,7 @@ mod pair;
 mod server;
 mod step;
 
-pub use follow::{assert_follows, execute, full_sync};
+pub use follow::execute;
 pub use naive::Holder as ModelHolder;
 pub use ops::{Answer, Client, LockView, Micros, OWNERS, Reply, Request, Waiter, block};
 pub use pair::Pair;

@@ -124,8 +124,7 @@ impl Pair {
                 let has_advanced = self.server.start(grace_ms);
                 self.begin_term(has_advanced, grace_ms);
             }
-            // There is one server here: nothing can be lost.
-            Step::Promotion { grace_ms, .. } => {
+            Step::Promotion(grace_ms) => {
                 // A replica has none.
                 self.turn_away_waiters();
                 let has_advanced = self.server.promote(grace_ms);

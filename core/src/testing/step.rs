@@ -32,11 +32,8 @@ pub enum Step {
         grace_ms: u64,
         origin: Micros,
     },
-    /// A replica that never received the last `lost` records becomes the primary.
-    Promotion {
-        grace_ms: u64,
-        lost: usize,
-    },
+    /// It becomes the primary.
+    Promotion(u64),
     /// Whether the server may evict locks.
     Evictable(bool),
     /// Whether the server may not grant: paused clients, too few replicas, a full disk.
@@ -118,22 +115,11 @@ pub struct Memory {
 
 impl Memory {
     pub fn note(&mut self, owner: &'static [u8], reply: &Reply) {
-        if let Ok(Answer::Granted(granted)) = reply {
-            self.note_fence(owner, granted.fence);
+        if let Ok(Answer::Granted(granted)) = reply
+            && !self.grants.contains(&(owner, granted.fence))
+        {
+            self.grants.push((owner, granted.fence));
         }
-    }
-
-    /// Of a grant, or raised by EXTEND since.
-    pub fn note_fence(&mut self, owner: &'static [u8], fence: Fence) {
-        if !self.grants.contains(&(owner, fence)) {
-            self.grants.push((owner, fence));
-        }
-    }
-
-    /// Whether a fence is above all earlier ones, or one of this owner's own.
-    pub fn may_be_granted(&self, owner: &'static [u8], fence: Fence) -> bool {
-        let above_all = self.grants.iter().all(|grant| grant.1 < fence);
-        above_all || self.grants.contains(&(owner, fence))
     }
 
     /// The request with the fences that its owner gives. If there is none it gives 1, which no grant ever has.

@@ -1,4 +1,4 @@
-//! Random schedules, core and model side by side.
+//! Random schedules, core and model side by side, and a replica that lags.
 
 use std::cell::Cell;
 
@@ -6,7 +6,11 @@ use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 
 use super::schedule::{DEADLOCKING, LOCKS, config, queue_schedule, queue_schedules, single_lock_schedules};
-use crate::testing::Pair;
+use crate::testing::{Micros, Pair, Server, execute};
+
+/// How late the replica gets what the primary replicates, on a clock of its own.
+const LATE: Micros = 20_000;
+const REPLICA: Micros = -77_000_000;
 
 proptest! {
     #![proptest_config(config(2_000))]
@@ -26,8 +30,12 @@ proptest! {
     #[test]
     fn queues_match_model_in_random_schedules(schedule in queue_schedules()) {
         let mut pair = Pair::new(LOCKS);
+        let mut replica = Server::new(LOCKS, REPLICA);
         for step in schedule {
             pair.step(step);
+            for sent in pair.server.take_sent() {
+                execute(&mut replica, &sent, pair.server.now() + LATE);
+            }
         }
         pair.finish();
     }

@@ -11,7 +11,7 @@ use crate::effects::MaxAnswers;
 use crate::fence::Fence;
 use crate::testing::{
     self, Admin, Micros, ModelHolder as Holder, ORIGIN, OWNERS, Pair, Request, Server, Stored, Waiter,
-    assert_follows,
+    execute,
 };
 use crate::wire::{Acquire, Extend, GrantRef, Holds, Release, Timeout};
 
@@ -247,8 +247,8 @@ fn after_answering(max_answers: MaxAnswers, state: &State, step: Step) -> State 
     pair.compare(&(state, step));
     let mut replica = state.server(REPLICA, LATER);
     for sent in pair.server.take_sent() {
-        replica.receive(sent.lock, &sent.command);
-        assert_follows(&sent.after, &replica.stored(sent.lock));
+        let now = replica.now();
+        execute(&mut replica, &sent, now);
     }
     State::of(&pair)
 }

@@ -1,12 +1,12 @@
 //! Fences and grace periods over promotions and restarts, and the gaps and exceptions that `docs/guarantees.md` names.
 //!
-//! What every failure after any short sequence of requests leaves is in `crash`, and in `replay` what random ones leave.
+//! What every failure after any short sequence of requests leaves is in `crash`.
 
 use crate::fence::Fence;
 use crate::testing::Answer::Lease;
-use crate::testing::{Micros, ORIGIN, Saved, Server};
+use crate::testing::{Command, Micros, ORIGIN, Saved, Server};
 use crate::time::GraceLength;
-use crate::wire::Error;
+use crate::wire::{Error, Event};
 
 const SECOND: Micros = 1_000_000;
 
@@ -127,4 +127,17 @@ fn server_that_is_killed_before_it_has_recorded_its_grace_period_starts_without(
     let mut restarted = started(&server.save(), SECOND, 0);
     assert_eq!(restarted.call(acquire), Err(Error::Grace(20_000)));
     started(&before, SECOND, 0).granted(acquire);
+}
+
+/// Alice's lease has ended by its clock, but the primary may have extended it.
+#[test]
+fn replica_never_expires_leases_by_its_clock() {
+    let mut primary = server();
+    primary.granted("ACQUIRE a alice 10 LIMIT 2");
+    primary.granted("ACQUIRE a bob 90 LIMIT 2");
+    let mut replica = Server::load(&primary.save(), 0, ORIGIN);
+    replica.pass(3_600 * SECOND);
+    let bob_released = b"\x01\x02\x03bob".to_vec();
+    replica.receive(0, &Command::Apply(bob_released, vec![Event::Released]));
+    assert_eq!(replica.owners("a"), ["alice"]);
 }

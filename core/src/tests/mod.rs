@@ -8,9 +8,8 @@
 //! inbox_rules    inboxes: sizes, passes of the server's loop. The rest is in the transcripts
 //! deadlocks      the cycle in the error, and the cost of finding it
 //! failovers      fences and grace periods over promotions and restarts, and the gaps that remain
-//! against_model  random schedules, core and model side by side
+//! against_model  random schedules, core and model side by side, and a replica that lags
 //! one_answer_each  transitions that answer one waiter each, and requests between them
-//! replay         what is replicated gives the same state: on lagging replicas, from the AOF, after a promotion
 //! crash          a crash after every record that is replicated: restart from the log, promotion of the replica
 //! host_calls     what the engine has its host do: in which order, how often, and when the host refuses
 //! sync_replicas  grants that replicas have before anybody is told
@@ -31,7 +30,6 @@ mod failovers;
 mod host_calls;
 mod inbox_rules;
 mod one_answer_each;
-mod replay;
 mod rules;
 #[cfg(not(miri))] // Measures time.
 mod scaling;

@@ -15,7 +15,7 @@ const IDS: [&[u8]; 3] = [b"r0", b"r1", b"r2"];
 /// The number of locks in schedules with waiters.
 pub const LOCKS: usize = 3;
 /// The largest number of steps in a schedule.
-pub const MAX_STEPS: usize = 70;
+const MAX_STEPS: usize = 70;
 
 /// This many random cases. Failures are not kept in a file: the printed schedule is enough to write a test.
 pub fn config(cases: u32) -> ProptestConfig {
@@ -219,8 +219,7 @@ fn server_fault() -> impl Strategy<Value = Step> {
     prop_oneof![
         2 => (grace_ms(), -1_000_000_000_i64..1_000_000_000)
             .prop_map(|(grace_ms, origin)| Step::Restart { grace_ms, origin }),
-        2 => (grace_ms(), prop_oneof![2 => Just(0), 1 => 1_usize..6])
-            .prop_map(|(grace_ms, lost)| Step::Promotion { grace_ms, lost }),
+        2 => grace_ms().prop_map(Step::Promotion),
         1 => any::<bool>().prop_map(Step::Evictable),
     ]
 }

@@ -1,9 +1,7 @@
 //! Each checker finds a seeded fault in a history, and nothing in the same history without the fault.
 
 use super::*;
-use crate::history::{
-    Element, FinalState, GUARDED, Limit, List, Push, Reply, Request, Restored, Wait, Write,
-};
+use crate::history::{Element, FinalState, GUARDED, Limit, List, Push, Reply, Request, Restored, Wait};
 use crate::recorded::*;
 
 /// Alice holds from 10 to 500 ms, bob from `bob_ms` on.
@@ -286,25 +284,6 @@ fn waiter_without_reply_is_lost_only_if_its_server_answers_others() {
     assert_eq!(lost(silent), 0, "the server is silent");
     let elsewhere = in_term(2, op("bob", 2_500, 2_600, acquire(MUTEX), grant(2)));
     assert_eq!(lost(elsewhere), 0, "another server");
-}
-
-#[test]
-fn acknowledged_element_missing_from_store_is_a_lost_write() {
-    let write = |element, acknowledged| Write {
-        element,
-        fence: 7,
-        at: 20_000,
-        acknowledged,
-    };
-    let mut history = history(vec![op("alice", 0, 10, acquire(MUTEX), grant(7))]);
-    history.writes = vec![write(1, true), write(2, false), write(3, true)];
-    assert!(lost_writes(&history).is_empty(), "no store was used");
-    history.stored = Some([1, 3].into());
-    assert!(lost_writes(&history).is_empty());
-    history.stored = Some([1].into());
-    let found = lost_writes(&history);
-    assert_eq!(found.len(), 1);
-    assert_eq!(found[0].ops, [0], "the grant of the writer");
 }
 
 #[test]

@@ -4,8 +4,6 @@
 use dlock_testkit::{Client, Cluster, Waiter, pause, skip, wait_for};
 use redis::Value;
 
-use crate::fixtures::AOF;
-
 /// Node 0 has the slot of the key, which is to go to node 1. Neither has replicas or a log.
 struct Fixture {
     cluster: Cluster,
@@ -129,48 +127,6 @@ fn changes_during_atomic_migration_reach_target() {
 }
 
 #[test]
-fn waiters_are_redirected_when_atomic_migration_completes() {
-    let Some(mut fixture) = Fixture::start() else {
-        return;
-    };
-    let key = fixture.key.clone();
-    fixture.source.acquire(&format!("{key} alice 60000"));
-    let mut waiters = [fixture.waiter("bob"), fixture.waiter("carol")];
-    fixture.begin_and_stream();
-    waiters.iter().for_each(Waiter::assert_waiting);
-    fixture.finish();
-    for waiter in &mut waiters {
-        let error = waiter.error();
-        assert!(error.starts_with("MOVED "), "{error}");
-    }
-    assert_eq!(fixture.source.stat("dlock_grants_from_queue"), 0);
-}
-
-#[test]
-fn renewed_lease_survives_snapshot_that_takes_longer() {
-    let Some(mut fixture) = Fixture::start() else {
-        return;
-    };
-    let (key, renewed) = (fixture.key.clone(), format!("{}-renewed", fixture.key));
-    fixture.source.acquire(&format!("{key} alice 1000"));
-    let fence = fixture.source.acquire(&format!("{renewed} alice 1000")).fence;
-    // For each of the two keys.
-    fixture.source.config_set("rdb-key-save-delay", "1500000");
-    fixture.source.ok("DEBUG SLOTMIGRATION PREVENT-PAUSE 1");
-    fixture.begin();
-    wait_for("the end of the snapshot", || {
-        fixture.source.extend(&format!("{renewed} alice 1000"));
-        fixture.is_in_state("waiting-to-pause")
-    });
-    fixture.source.extend(&format!("{renewed} alice 60000"));
-    fixture.finish();
-    fixture.target.assert_sole_holder(&renewed, "alice", fence, 1);
-    assert_eq!(fixture.target.owner(&key), None);
-    assert_eq!(fixture.source.stat("dlock_expired"), 1);
-    assert_eq!(fixture.target.stat("dlock_expired"), 0);
-}
-
-#[test]
 fn importing_node_expires_no_lease() {
     let Some(mut fixture) = Fixture::start() else {
         return;
@@ -217,107 +173,6 @@ fn importing_node_obeys_no_other_client() {
     let error = fixture.target.error(&format!("DLOCK.APPLY {own} x"));
     assert!(error.starts_with("ERR "), "{error}");
     fixture.finish();
-}
-
-#[test]
-fn death_of_target_during_atomic_migration_leaves_source_as_it_was() {
-    let Some(mut fixture) = Fixture::start() else {
-        return;
-    };
-    let key = fixture.key.clone();
-    fixture.source.config_set("cluster-require-full-coverage", "no");
-    let fence = fixture.source.acquire(&format!("{key} alice 60000")).fence;
-    let mut bob = fixture.waiter("bob");
-    fixture.begin_and_stream();
-    fixture.cluster.nodes[1].kill();
-    fixture.wait_for_state("failed");
-    fixture.source.assert_sole_holder(&key, "alice", fence, 1);
-    fixture.source.release(&format!("{key} alice"));
-    assert!(bob.granted().fence > fence);
-}
-
-#[test]
-fn death_of_source_during_atomic_migration_leaves_nothing_at_target() {
-    let Some(mut fixture) = Fixture::start() else {
-        return;
-    };
-    let key = fixture.key.clone();
-    let source = &mut fixture.cluster.nodes[0];
-    source.add_config(AOF);
-    fixture.source.config_set("appendfsync", "always");
-    fixture.source.config_set("appendonly", "yes");
-    fixture.source.wait_for_aof_rewrite();
-    let fence = fixture.source.acquire(&format!("{key} alice 60000")).fence;
-    fixture.begin_and_stream();
-    assert_eq!(fixture.target.stat("dlock_locks"), 1, "the copy");
-    fixture.cluster.nodes[0].crash_and_restart();
-    let target = &mut fixture.target;
-    wait_for("a target without the copy", || target.stat("dlock_locks") == 0);
-    fixture.source = fixture.cluster.client(0);
-    let source = &mut fixture.source;
-    wait_for("the source", || source.call(&format!("EXISTS {key}")).is_ok());
-    source.assert_sole_holder(&key, "alice", fence, 1);
-    assert_eq!(source.release(&format!("{key} alice")), 0);
-    assert!(source.acquire(&format!("{key} bob 60000")).fence > fence);
-}
-
-/// A replica has all that its primary has, also what arrives, and forgets it when the migration fails with its primary.
-#[test]
-fn failover_of_target_during_atomic_migration_leaves_source_as_it_was() {
-    let Some(mut fixture) = Fixture::start() else {
-        return;
-    };
-    let key = fixture.key.clone();
-    let mut replica = fixture.cluster.add_replica(1);
-    let fence = fixture.source.acquire(&format!("{key} alice 60000")).fence;
-    let mut bob = fixture.waiter("bob");
-    fixture.begin_and_stream();
-    fixture.cluster.fail_over(&mut replica);
-    fixture.wait_for_state("failed");
-    for node in [&mut replica, &mut fixture.target] {
-        wait_for("no copy", || node.stat("dlock_locks") == 0);
-    }
-    fixture.source.assert_sole_holder(&key, "alice", fence, 1);
-    fixture.source.release(&format!("{key} alice"));
-    assert!(bob.granted().fence > fence);
-}
-
-#[test]
-fn failover_of_source_during_atomic_migration_keeps_lock_at_new_primary() {
-    let Some(mut fixture) = Fixture::start() else {
-        return;
-    };
-    let key = fixture.key.clone();
-    let mut replica = fixture.cluster.add_replica(0);
-    let fence = fixture.source.acquire(&format!("{key} alice 60000")).fence;
-    let mut bob = fixture.waiter("bob");
-    fixture.begin_and_stream();
-    fixture.cluster.fail_over(&mut replica);
-    assert!(bob.error().starts_with("UNBLOCKED "));
-    let target = &mut fixture.target;
-    wait_for("a target without the copy", || target.stat("dlock_locks") == 0);
-    replica.assert_sole_holder(&key, "alice", fence, 1);
-    replica.release(&format!("{key} alice"));
-    assert!(replica.acquire(&format!("{key} bob 60000")).fence > fence);
-}
-
-#[test]
-fn replica_of_target_has_migrated_locks_when_promoted() {
-    let Some(mut fixture) = Fixture::start() else {
-        return;
-    };
-    let key = fixture.key.clone();
-    let mut replica = fixture.cluster.add_replica(1);
-    let fence = fixture.source.acquire(&format!("{key} alice 60000")).fence;
-    fixture.begin_and_stream();
-    let late = format!("{key}-late");
-    let late_fence = fixture.source.acquire(&format!("{late} bob 60000")).fence;
-    fixture.finish();
-    fixture.cluster.fail_over(&mut replica);
-    replica.assert_sole_holder(&key, "alice", fence, 1);
-    replica.assert_sole_holder(&late, "bob", late_fence, 1);
-    replica.release(&format!("{key} alice"));
-    assert!(replica.acquire(&format!("{key} carol 60000")).fence > late_fence);
 }
 
 /// A key that node 0 owns, and a connection to node 1 that poses as node 0, which migrates the slot of the key.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use dlock_testkit::{Client, Cluster, Inbox, Move, Reply, Waiter, pause, wait_for};
+use dlock_testkit::{Client, Cluster, Inbox, Move, Waiter, pause, wait_for};
 
 use crate::fixtures::assert_refused;
 
@@ -126,28 +126,6 @@ fn lock_still_in_migrating_slot_is_handed_over() {
 }
 
 #[test]
-fn waiter_in_migrating_slot_is_granted_at_lease_end_or_gets_tryagain() {
-    let cluster = Cluster::start(3);
-    let mut old = cluster.client(0);
-    let key = cluster.key_on(0, "door");
-    old.acquire(&format!("{key} alice 1000"));
-    // On a busy machine the lease may end before the move begins.
-    let mut bob = cluster.nodes[0].send_acquire(&format!("{key} bob 60000 BLOCK 0"));
-    cluster.begin_move(&key, 0, 1);
-    match bob.reply() {
-        Reply::Granted(_) => {
-            assert_eq!(old.lock(&key).owners(), ["bob"]);
-        }
-        Reply::Error(error) => {
-            assert!(error.starts_with("TRYAGAIN "), "{error}");
-            let is_expected = !old.ask::<String>("INFO keyspace").contains("db0");
-            assert!(is_expected, "the lock is gone");
-        }
-        other => panic!("{other:?}"),
-    }
-}
-
-#[test]
 fn waiter_is_redirected_when_another_node_claims_slot() {
     let mut fixture = Fixture::new();
     let slot: u16 = fixture.old.ask(&format!("CLUSTER KEYSLOT {}", fixture.key));
@@ -195,14 +173,6 @@ fn waiters_at_importing_node_are_granted_there_before_and_after_the_slot_arrives
     assert_eq!(inbox.call(&looks).answers, []);
     new.release(&format!("{key} bob"));
     inbox.granted();
-}
-
-#[test]
-fn waiter_at_importing_node_is_granted_at_lease_end() {
-    let cluster = Cluster::start(3);
-    let key = cluster.key_on(0, "door");
-    let (_, mut bob, _inbox) = waiters_at_importing_node(&cluster, &key, 4_000);
-    bob.granted();
 }
 
 #[test]
@@ -264,33 +234,6 @@ fn cluster_failover_unblocks_waiters_ends_inboxes_and_keeps_lock() {
     replica.enqueue(&format!("{key} bob 60000 QUEUE inbox 0 REQID r1"));
     replica.release(&format!("{key} alice"));
     inbox.granted();
-}
-
-#[test]
-fn fences_keep_rising_when_slot_moves_to_node_with_lagging_counter() {
-    let cluster = Cluster::start(3);
-    let (mut old, mut new) = (cluster.client(0), cluster.client(1));
-    // The counter of the new node is set here, that of the old one later.
-    new.acquire(&format!("{} alice 60000", cluster.key_on(1, "early")));
-    pause(20);
-    let key = cluster.key_on(0, "door");
-    let mut last = old.acquire(&format!("{key} alice 60000")).fence;
-    for n in 0..200 {
-        let mut waiter = cluster.nodes[0].waiter(&format!("{key} owner{n} 60000 BLOCK 0"));
-        let holder = old.owner(&key).expect("a holder");
-        old.release(&format!("{key} {holder}"));
-        last = waiter.granted().fence;
-    }
-    let holder = old.owner(&key).expect("a holder");
-    old.release(&format!("{key} {holder}"));
-    let slot = cluster.begin_move(&key, 0, 1);
-    let assign = cluster.assign(slot);
-    new.ok(&assign);
-    old.ok(&assign);
-    assert!(new.acquire(&format!("{key} bob 60000")).fence > last);
-    let mut carol = cluster.nodes[1].waiter(&format!("{key} carol 60000 BLOCK 0"));
-    new.release(&format!("{key} bob"));
-    assert!(carol.granted().fence > last + 1);
 }
 
 #[test]

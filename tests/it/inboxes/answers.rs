@@ -1,8 +1,8 @@
-//! The answers in an inbox: exactly one for each queued request.
+//! The answers in an inbox. More of it is in `tests/rules`.
 
 use std::time::{Duration, Instant};
 
-use dlock_testkit::{Outcome, pause, wait_for};
+use dlock_testkit::pause;
 
 use super::held_with_inbox;
 
@@ -33,32 +33,4 @@ fn local_deadline_is_before_end_of_lease() {
         let left = deadline.saturating_duration_since(Instant::now());
         assert!(left <= Duration::from_millis(3_000));
     }
-}
-
-#[test]
-fn each_request_has_exactly_one_answer() {
-    const ROUNDS: usize = 40;
-    let (_server, mut client, mut inbox) = held_with_inbox();
-    let mut outcomes = [0; 3];
-    for n in 0..ROUNDS {
-        client.enqueue(&format!("door bob 60000 QUEUE inbox {} REQID r{n}", 5 + n % 7));
-        pause(n as u64 % 11);
-        client.batch(&[
-            format!("DLOCK.RELEASE door bob REQID r{n}"),
-            "DLOCK.RELEASE door alice".into(),
-            "DLOCK.ACQUIRE door alice 60000".into(),
-        ]);
-        let answer = inbox.take(1).remove(0);
-        assert_eq!(answer.id, format!("r{n}"));
-        outcomes[match answer.outcome {
-            Outcome::Granted(_) => 0,
-            Outcome::Timeout => 1,
-            Outcome::Withdrawn => 2,
-            Outcome::Error(error) => panic!("{error}"),
-        }] += 1;
-    }
-    inbox.assert_empty();
-    assert_eq!(outcomes.iter().sum::<usize>(), ROUNDS);
-    assert!(outcomes[2] > 0, "{outcomes:?}");
-    wait_for("no waiters", || client.stat("dlock_waiters") == 0);
 }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use dlock_testkit::{
-    Client, Delivery, Inbox, Proxy, Waiter, Way, assert_elapsed_at_most, pause, start, start_with, wait_for,
+    Client, Delivery, Proxy, Waiter, Way, assert_elapsed_at_most, pause, start, start_with, wait_for,
 };
 use redis::Value;
 
@@ -31,21 +31,6 @@ fn inbox_lives_5_seconds_by_default() {
 }
 
 #[test]
-fn queued_requests_do_not_prolong_inbox() {
-    let (_server, mut client, _inbox) = held_with_inbox();
-    bob_in_short_inbox(&mut client, 500);
-    let start = Instant::now();
-    let mut n = 0;
-    wait_for("the end of the inbox", || {
-        n += 1;
-        let request = format!("DLOCK.ACQUIRE door bob 60000 QUEUE short 0 REQID n{n}");
-        client.call(&request).is_err()
-    });
-    assert_elapsed_at_most(Duration::from_millis(500), start);
-    client.wait_for_queue("door", 0);
-}
-
-#[test]
 fn half_open_reader_keeps_inbox_for_its_timeout_and_ttl() {
     let (server, mut client, _inbox) = held_with_inbox();
     let proxy = Proxy::to(server.port());
@@ -64,36 +49,6 @@ fn half_open_reader_keeps_inbox_for_its_timeout_and_ttl() {
     client.wait_for_queue("door", 1);
     client.release("door alice");
     carol.granted();
-}
-
-#[test]
-fn paused_writes_stop_time_to_live() {
-    let (_server, mut client, _inbox) = held_with_inbox();
-    let cursor = bob_in_short_inbox(&mut client, 1_000);
-    client.pause_writes_after(&[]);
-    pause(2_000);
-    assert_eq!(client.stat("dlock_inboxes"), 2);
-    let replies = client.resume_writes_with(&[&format!("DLOCK.GRANTS short {cursor} TTL 100")]);
-    assert_eq!(Delivery::parse(&replies[0]).answers, []);
-    assert_eq!(client.queue("door"), ["bob"]);
-    client.wait_for_inboxes(1);
-}
-
-#[test]
-fn paused_clients_stop_time_to_live() {
-    let (server, mut client, _inbox) = held_with_inbox();
-    let mut reader = Waiter::connect(&server);
-    let cursor = bob_in_short_inbox(&mut client, 1_000);
-    client.batch(&["CLIENT PAUSE 2500 ALL"]);
-    let paused = Instant::now();
-    reader.send(&format!("DLOCK.GRANTS short {cursor}"));
-    assert_eq!(Delivery::parse(&reader.next_reply()).answers, []);
-    assert!(
-        paused.elapsed() >= Duration::from_millis(2_000),
-        "it was held back"
-    );
-    assert_eq!(client.queue("door"), ["bob"]);
-    client.wait_for_inboxes(1);
 }
 
 #[test]
@@ -221,35 +176,4 @@ fn steps_of_end() -> usize {
     }
     client.wait_for_queue("door", 0);
     steps
-}
-
-#[test]
-fn name_of_ended_inbox_can_be_used_at_once() {
-    let (server, mut client, mut inbox) = held_with_inbox();
-    enqueue_many(&mut client, "door", 2_000, "");
-    inbox.call("TTL 0");
-    // Perhaps before all waiters of its predecessor have left.
-    let mut next = Inbox::make(&server, "inbox");
-    client.enqueue("door bob 60000 QUEUE inbox 0 REQID r1");
-    client.wait_for_queue("door", 1);
-    client.release("door alice");
-    assert_eq!(shown(&next.take(1)), ["granted r1 door bob"]);
-    next.assert_empty();
-}
-
-#[test]
-fn request_of_ended_inbox_is_queued_anew_in_next_one() {
-    let (server, mut client, mut inbox) = held_with_inbox();
-    client.enqueue("door bob 60000 QUEUE inbox 0 REQID r1");
-    client.enqueue("door carol 60000 QUEUE inbox 0 REQID r1");
-    inbox.call("TTL 0");
-    let mut next = Inbox::make(&server, "next");
-    client.enqueue("door carol 60000 QUEUE next 0 REQID r1");
-    client.enqueue("door bob 60000 QUEUE next 0 REQID r1");
-    client.wait_for_queue("door", 2);
-    client.release("door alice");
-    let first = next.take(1).remove(0);
-    client.release(&format!("door {}", first.owner));
-    next.take(1);
-    next.assert_empty();
 }

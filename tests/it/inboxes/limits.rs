@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use dlock_testkit::{Inbox, Waiter, pause, wait_for};
+use dlock_testkit::{Inbox, Waiter, pause};
 
-use super::{enqueue_many, held_with_inbox, held_with_inbox_and, shown};
+use super::{held_with_inbox, shown};
 
 #[test]
 fn error_names_the_setting_that_is_full() {
@@ -72,66 +72,4 @@ fn paused_clients_hold_readers_back() {
     assert_eq!(shown(&inbox.receive().answers), ["granted r1 door bob"]);
     assert_eq!(other.receive().answers, []);
     assert!(start.elapsed() >= Duration::from_millis(1_000));
-}
-
-#[test]
-fn blocked_reader_goes_on_after_pause_of_all_clients() {
-    let (_server, mut client, mut inbox) = held_with_inbox();
-    client.batch(&[
-        "DLOCK.ACQUIRE hall alice 800",
-        "DLOCK.ACQUIRE hall bob 60000 QUEUE inbox 0 REQID r1",
-    ]);
-    inbox.block(&mut client);
-    client.batch(&["CLIENT PAUSE 1500 ALL"]);
-    assert_eq!(shown(&inbox.receive().answers), ["granted r1 hall bob"]);
-}
-
-/// Far more waiters than the server takes clients.
-#[test]
-fn queued_requests_do_not_count_as_clients() {
-    const WAITERS: usize = 500;
-    let (_server, mut client, mut inbox) = held_with_inbox_and("maxclients 20");
-    enqueue_many(&mut client, "door", WAITERS, "SHARED");
-    client.release("door alice");
-    assert_eq!(inbox.take(WAITERS).len(), WAITERS);
-}
-
-#[test]
-fn many_queued_requests_leak_no_memory() {
-    const REQUESTS: usize = 500;
-    /// Leaking each request's owner and key would be more, over all rounds.
-    const SLACK: i64 = 150_000;
-    let (_server, mut client, mut inbox) = held_with_inbox();
-    let mut before = 0;
-    for round in 0..7 {
-        enqueue_many(&mut client, "door", REQUESTS, "SHARED");
-        match round % 3 {
-            0 => {
-                client.release("door alice");
-                client.wait_for_queue("door", 0);
-                client.ask::<i64>("DEL door");
-                client.acquire("door alice 60000");
-            }
-            1 => {
-                let withdrawals = (0..REQUESTS).map(|n| format!("DLOCK.RELEASE door owner{n} REQID r{n}"));
-                client.batch(&withdrawals.collect::<Vec<_>>());
-            }
-            _ => {
-                client.ok("SET door text");
-                wait_for("no waiters", || client.stat("dlock_waiters") == 0);
-                client.ask::<i64>("DEL door");
-                client.acquire("door alice 60000");
-            }
-        }
-        inbox.take(REQUESTS);
-        inbox.assert_empty();
-        let used: i64 = client.server_number("memory", "used_memory");
-        if round == 2 {
-            before = used;
-        }
-        assert!(
-            round <= 2 || used < before + SLACK,
-            "round {round}: {before} {used}"
-        );
-    }
 }

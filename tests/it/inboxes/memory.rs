@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use dlock_testkit::{Client, Inbox, start, start_with, wait_for};
+use dlock_testkit::{Client, start_with, wait_for};
 use redis::Value;
 
 use super::{enqueue_many, held_with_inbox_and};
@@ -98,28 +98,4 @@ fn inbox_that_was_full_gives_its_memory_back() {
         1,
         "it gave its memory back, and not by its end"
     );
-}
-
-/// Each answer repeats the key.
-#[test]
-fn reply_to_reader_is_bounded_whatever_the_length_of_keys() {
-    const ANSWERS: usize = 20;
-    const KEY_BYTES: usize = 100_000;
-    let (server, mut client) = start();
-    let mut inbox = Inbox::make(&server, "inbox");
-    let key = "k".repeat(KEY_BYTES);
-    client.acquire(&format!("{key} alice 60000"));
-    for n in 0..ANSWERS {
-        client.enqueue(&format!("{key} owner{n} 60000 SHARED QUEUE inbox 0 REQID r{n}"));
-    }
-    client.release(&format!("{key} alice"));
-    let mut received = Vec::new();
-    while received.len() < ANSWERS {
-        let answers = inbox.call("").answers;
-        assert!((1..=3).contains(&answers.len()), "{}", answers.len());
-        received.extend(answers.into_iter().map(|answer| answer.id));
-    }
-    let all: Vec<_> = (0..ANSWERS).map(|n| format!("r{n}")).collect();
-    assert_eq!(received, all);
-    inbox.assert_empty();
 }

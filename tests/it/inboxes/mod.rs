@@ -4,17 +4,13 @@ use dlock_testkit::{Answer, Client, Inbox, Server, start, start_with};
 
 mod answers;
 mod cluster;
-mod cursors;
 mod ends;
-mod environments;
-mod info;
 mod limits;
 mod memory;
 mod persistence;
 mod queue;
 mod reader;
 mod reader_killed;
-mod repeats;
 mod rollback;
 
 /// A server where alice holds `door`, a client of it, and the inbox `inbox`.

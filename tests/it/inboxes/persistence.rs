@@ -1,6 +1,6 @@
 //! Inboxes are memory of one server: they end with it, or with its role. Grants are durable, read or not.
 
-use dlock_testkit::{Client, Inbox, pause, wait_for};
+use dlock_testkit::{Client, Inbox, pause};
 
 use super::{held_with_inbox, shown};
 use crate::fixtures::wait_for_promotion;
@@ -49,29 +49,6 @@ fn brief_demotion_ends_inboxes_and_rolls_back_or_keeps_grant() {
     }
 }
 
-/// A replica writes nothing: a grant that nobody read stays until its owner comes back, or its lease ends.
-#[test]
-fn planned_failover_keeps_unread_grants() {
-    let (server, mut client, mut inbox) = held_with_inbox();
-    let replica = server.replica();
-    let fence = grant_to_bob(&mut client);
-    client.enqueue("door carol 60000 QUEUE inbox 0 REQID r1");
-    client.sync();
-    client.ok(&format!("FAILOVER TO 127.0.0.1 {}", replica.port()));
-    let mut new = replica.client();
-    wait_for_promotion(&mut new);
-    inbox.reconnect(&server);
-    wait_for("the old primary to follow", || {
-        client.server_info("replication", "role") == "slave"
-    });
-    let error = inbox.error("");
-    assert!(error.starts_with("READONLY "), "{error}");
-    new.assert_sole_holder("door", "bob", fence, 1);
-    let _next = Inbox::make(&replica, "inbox");
-    let known = new.acquire("door bob 60000 QUEUE inbox 0 REQID r1");
-    assert_eq!((known.fence, known.holds), (fence, 1));
-}
-
 /// What a server would have given back is valid by a reply of another one, when it is the primary again.
 #[test]
 fn unread_grant_that_other_primary_told_survives_failback() {
@@ -93,23 +70,6 @@ fn unread_grant_that_other_primary_told_survives_failback() {
     server.send_acquire("door carol 60000 BLOCK 300").assert_null();
     client.assert_sole_holder("door", "bob", fence, 1);
     assert_eq!(client.stat("dlock_grants_rolled_back"), 0);
-}
-
-#[test]
-fn blocked_reader_of_planned_failover_is_unblocked_or_cut() {
-    let (server, mut client, mut inbox) = held_with_inbox();
-    let replica = server.replica();
-    client.enqueue("door bob 60000 QUEUE inbox 0 REQID r1");
-    client.sync();
-    inbox.block(&mut client);
-    client.ok(&format!("FAILOVER TO 127.0.0.1 {}", replica.port()));
-    if let Some(reply) = inbox.try_receive() {
-        let error = reply.expect_err("nothing was granted");
-        assert!(error.starts_with("UNBLOCKED "), "{error}");
-    }
-    wait_for_promotion(&mut replica.client());
-    assert_eq!(replica.client().lock("door").owners(), ["alice"]);
-    assert_eq!(client.stat("dlock_waiters"), 0);
 }
 
 #[test]

@@ -1,8 +1,8 @@
-//! What ACQUIRE with QUEUE replies. More of it is in `tests/rules`.
+//! Long queues in replies. More of it is in `tests/rules`.
 
 use redis::Value;
 
-use super::held_with_inbox;
+use super::{enqueue_many, held_with_inbox};
 
 #[test]
 fn waiters_before_request_are_counted_up_to_thousand() {
@@ -17,4 +17,15 @@ fn waiters_before_request_are_counted_up_to_thousand() {
     }
     let repeated = client.batch(&[&requests[2], &requests[1_002]]);
     assert_eq!(repeated, [before(2), before(1_000)], "each keeps its place");
+}
+
+#[test]
+fn dlock_info_shows_head_of_long_queue_and_counts_all() {
+    const SHOWN: usize = 128;
+    const WAITERS: usize = SHOWN + 22;
+    let (_server, mut client, _inbox) = held_with_inbox();
+    enqueue_many(&mut client, "door", WAITERS, "");
+    assert_eq!(client.lock("door").waiting, WAITERS as i64);
+    let first: Vec<String> = (0..SHOWN).map(|n| format!("owner{n}")).collect();
+    assert_eq!(client.queue("door"), first);
 }

@@ -1,26 +1,11 @@
-//! DLOCK.GRANTS as a long poll: making an inbox, waiting, one reader at a time, at most 1000 answers.
+//! DLOCK.GRANTS: bad arguments, the form of its replies, names of any bytes. More of it is in `tests/rules`.
 
-use std::time::{Duration, Instant};
-
-use dlock_testkit::{Delivery, Inbox, Waiter, assert_elapsed_at_most, reply_bytes, start};
+use dlock_testkit::{Delivery, Inbox, reply_bytes, start};
 use redis::Value;
 
-use super::{enqueue_many, held_with_inbox, shown};
+use super::held_with_inbox;
 
 const MAX_CURSOR: u64 = 1 << 53;
-
-#[test]
-fn cursor_0_makes_inbox_and_replies_at_once() {
-    let (server, mut client) = start();
-    let start = Instant::now();
-    let made = Waiter::connect(&server).ask("DLOCK.GRANTS inbox 0 BLOCK 60000 TTL 60000");
-    assert_elapsed_at_most(Duration::ZERO, start);
-    let made = Delivery::parse(&made);
-    assert_eq!((made.waited_ms, made.answers), (0, vec![]));
-    assert!((1..MAX_CURSOR).contains(&made.cursor), "{}", made.cursor);
-    assert_eq!(client.stat("dlock_inboxes"), 1);
-    assert_eq!(client.ask::<i64>("DBSIZE"), 0, "an inbox is no key");
-}
 
 #[test]
 fn timeout_bounds_and_options_are_checked_without_side_effects() {
@@ -68,52 +53,6 @@ fn timeout_bounds_and_options_are_checked_without_side_effects() {
     let mut names = Inbox::make_with(&server, &long[..64], "ttl 60000 block 60000");
     names.call("block 1 ttl 100");
     names.call("TTL 60000 BLOCK 1");
-}
-
-#[test]
-fn reply_has_at_most_thousand_answers_oldest_first() {
-    const REQUESTS: usize = 2_300;
-    let (_server, mut client, mut inbox) = held_with_inbox();
-    enqueue_many(&mut client, "door", REQUESTS, "SHARED");
-    client.release("door alice");
-    client.wait_for_queue("door", 0);
-    let mut seen = 0;
-    for expected in [1_000, 1_000, 300, 0] {
-        let cursor = inbox.cursor();
-        let answers = inbox.call("").answers;
-        assert_eq!(answers.len(), expected);
-        for answer in &answers {
-            assert_eq!(answer.shown(), format!("granted r{seen} door owner{seen}"));
-            seen += 1;
-        }
-        // The reply was lost: the same answers.
-        let again = inbox.call_at(cursor, "BLOCK 1").answers;
-        assert_eq!(shown(&again), shown(&answers));
-    }
-    assert_eq!(client.stat("dlock_inbox_answers"), 0);
-}
-
-#[test]
-fn answers_of_one_step_come_in_one_reply() {
-    const READERS: usize = 100;
-    let (_server, mut client, mut inbox) = held_with_inbox();
-    enqueue_many(&mut client, "door", READERS, "SHARED");
-    inbox.block(&mut client);
-    client.release("door alice");
-    assert_eq!(inbox.receive().answers.len(), READERS);
-}
-
-#[test]
-fn pipelined_calls_of_one_connection_are_served_in_turn() {
-    let (_server, mut client, mut inbox) = held_with_inbox();
-    client.enqueue("door bob 60000 QUEUE inbox 0 REQID r1");
-    let cursor = inbox.cursor();
-    inbox.send_at(cursor, "BLOCK 60000");
-    inbox.send_at(cursor, "BLOCK 60000");
-    client.release("door alice");
-    assert_eq!(shown(&inbox.receive().answers), ["granted r1 door bob"]);
-    let again = inbox.receive().answers;
-    assert_eq!(shown(&again), ["granted r1 door bob"], "it is not acknowledged");
 }
 
 #[test]

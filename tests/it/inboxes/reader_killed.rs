@@ -53,25 +53,6 @@ fn reader_killed_in_same_step_as_grant_loses_nothing() {
 }
 
 #[test]
-fn killed_reader_keeps_inbox_for_ttl() {
-    let (server, mut client, mut inbox, id) = with_blocked_reader();
-    let cursor = inbox.cursor();
-    client.ask::<i64>(&format!("CLIENT KILL ID {id}"));
-    assert_eq!(inbox.try_receive(), None);
-    assert_eq!(client.queue("door"), ["bob"]);
-    client.release("door alice");
-    assert_answer_is_kept(&server, &mut client, &mut inbox, cursor);
-}
-
-#[test]
-fn reader_killed_with_its_whole_type_loses_nothing() {
-    let (server, mut client, mut inbox, _) = with_blocked_reader();
-    let cursor = inbox.cursor();
-    client.batch(&["DLOCK.RELEASE door alice", "CLIENT KILL TYPE normal SKIPME yes"]);
-    assert_answer_is_kept(&server, &mut client, &mut inbox, cursor);
-}
-
-#[test]
 fn reader_unblocked_without_answers_keeps_its_connection_and_inbox() {
     let (server, mut client, mut inbox, id) = with_blocked_reader();
     if !server.supports_client_unblock() {
@@ -110,40 +91,6 @@ fn reader_unblocked_in_same_step_as_grant_loses_nothing() {
             assert_answer_is_kept(&server, &mut client, &mut inbox, cursor);
         }
     }
-}
-
-#[test]
-fn reader_unblocked_before_grant_in_same_step_loses_nothing() {
-    for how in ["TIMEOUT", "ERROR"] {
-        let (server, mut client, mut inbox, id) = with_blocked_reader();
-        if !server.supports_client_unblock() {
-            return skip("CLIENT UNBLOCK of waiters is disabled on Redis 7.2");
-        }
-        let cursor = inbox.cursor();
-        client.batch(&[&format!("CLIENT UNBLOCK {id} {how}"), "DLOCK.RELEASE door alice"]);
-        assert_answer_is_kept(&server, &mut client, &mut inbox, cursor);
-    }
-}
-
-#[test]
-fn unblocked_connection_can_read_again() {
-    let (server, mut client, mut inbox, id) = with_blocked_reader();
-    if !server.supports_client_unblock() {
-        return skip("CLIENT UNBLOCK of waiters is disabled on Redis 7.2");
-    }
-    for _ in 0..20 {
-        client.batch(&[
-            format!("CLIENT UNBLOCK {id}"),
-            format!("CLIENT UNBLOCK {id} ERROR"),
-        ]);
-        inbox
-            .try_receive()
-            .expect("an open connection")
-            .expect("an empty reply");
-        inbox.block(&mut client);
-    }
-    client.release("door alice");
-    assert_eq!(shown(&inbox.receive().answers), ["granted r1 door bob"]);
 }
 
 #[test]
@@ -222,30 +169,4 @@ fn reader_evicted_for_its_memory_loses_nothing() {
         client.config_set("maxmemory-clients", "0");
         assert_answer_is_kept(&server, &mut client, &mut inbox, cursor);
     }
-}
-
-#[test]
-fn reader_that_is_killed_again_and_again_gets_each_answer_once() {
-    const REQUESTS: usize = 40;
-    let (server, mut client, mut inbox) = held_with_inbox();
-    let mut received = Vec::new();
-    for n in 0..REQUESTS {
-        client.acquire(&format!("gate{n} alice 60000"));
-        client.enqueue(&format!("gate{n} bob 60000 QUEUE inbox 0 REQID r{n}"));
-        let kill = format!("CLIENT KILL ID {}", inbox.connection().id());
-        inbox.block(&mut client);
-        let release = format!("DLOCK.RELEASE gate{n} alice");
-        client.batch(&if n % 2 == 0 {
-            [release, kill]
-        } else {
-            [kill, release]
-        });
-        inbox.reconnect(&server);
-        received.extend(inbox.call("BLOCK 60000").answers);
-    }
-    let expected: Vec<String> = (0..REQUESTS)
-        .map(|n| format!("granted r{n} gate{n} bob"))
-        .collect();
-    assert_eq!(shown(&received), expected);
-    inbox.assert_empty();
 }

@@ -1,6 +1,6 @@
 //! Fences rise over restarts with and without data, and after a promotion ahead of the clock.
 
-use dlock_testkit::{Client, Server, start, start_with};
+use dlock_testkit::{Client, Server, start_with};
 
 use crate::fixtures::{AOF, rewrite_aof};
 
@@ -33,18 +33,6 @@ fn fences_rise_over_restarts_with_and_without_data() {
             server.restart();
         }
     }
-}
-
-#[test]
-fn fences_rise_over_crash_after_many_grants() {
-    let (mut server, mut client) = start();
-    let mut last = 0;
-    for _ in 0..2000 {
-        last = next_fence(&mut client, last);
-        client.release("door alice");
-    }
-    server.crash_and_restart();
-    next_fence(&mut server.client(), last);
 }
 
 #[test]

@@ -1,7 +1,5 @@
 //! When a grace period ends, and that a restart or promotion inherits it. Its rules are in `tests/rules`.
 
-use std::time::{Duration, Instant};
-
 use dlock_testkit::{Client, ReplicationStream, Server, skip_part, start_with, wait_for};
 
 use crate::fixtures::{AOF, rewrite_aof};
@@ -17,27 +15,6 @@ fn grace_ms(client: &mut Client, command: &str) -> u64 {
     number
         .and_then(|digits| digits.parse().ok())
         .unwrap_or_else(|| panic!("no milliseconds in {text:?}"))
-}
-
-#[test]
-fn lease_shorter_than_grace_expires_with_it() {
-    let mut server = Server::with(AOF);
-    server.client().acquire("door alice 700");
-    server.add_config("dlock.startup-grace-ms 4000");
-    server.kill();
-    let start = Instant::now();
-    server.start_again();
-    let mut client = server.client();
-    while start.elapsed() < Duration::from_millis(1000) {
-        assert_eq!(client.owner("door").as_deref(), Some("alice"));
-        grace_ms(&mut client, "DLOCK.ACQUIRE door bob 1000");
-    }
-    wait_for("the end of the grace", || {
-        client.call("DLOCK.ACQUIRE door bob 60000").is_ok()
-    });
-    assert!(start.elapsed() >= Duration::from_millis(4000));
-    assert_eq!(client.owner("door").as_deref(), Some("bob"));
-    assert_eq!(client.stat("dlock_grace_left_ms"), 0);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use dlock_testkit::{Client, LockInfo, Server, start, start_with, wait_for};
+use dlock_testkit::{Client, LockInfo, Server, start_with, wait_for};
 use redis::Value;
 
 use crate::fixtures::{AOF, rewrite_aof};
@@ -128,74 +128,6 @@ fn rewritten_aof_restores_all_locks() {
 }
 
 #[test]
-fn aof_enabled_at_runtime_restores_all_locks() {
-    let (mut server, mut client) = start_with("appendfsync always");
-    make_locks(&mut client);
-    client.config_set("appendonly", "yes");
-    client.wait_for_aof_rewrite();
-    let before = Snapshot::take(&mut client);
-    server.add_config("appendonly yes");
-    server.crash_and_restart();
-    before.assert_restored(&mut server.client());
-}
-
-#[test]
-fn debug_reload_keeps_locks_and_sweep() {
-    let (_server, mut client) = start();
-    make_locks(&mut client);
-    client.acquire("abandoned alice 1000");
-    let before = Snapshot::take(&mut client);
-    client.ok("DEBUG RELOAD");
-    before.assert_restored(&mut client);
-    wait_for("the sweep", || !client.exists("abandoned"));
-    client.ok("DEBUG RELOAD");
-    before.assert_restored(&mut client);
-}
-
-#[test]
-fn acknowledged_changes_survive_crash() {
-    let (mut server, mut client) = start_with(AOF);
-    let keys = ["a", "b", "c"];
-    // A fixed seed, so that a failure can be reproduced.
-    let mut random = Random(42);
-    for round in 0..4 {
-        for _ in 0..120 {
-            let (key, owner) = (
-                keys[random.below(3)],
-                ["alice", "bob", "carol", "dave"][random.below(4)],
-            );
-            let options = ["", "SHARED", "LIMIT 2", "LIMIT 3"][random.below(4)];
-            let id = random.below(5);
-            // Refused and ungranted requests are part of the test.
-            let _ = match random.below(8) {
-                0..3 => client.call(&format!("DLOCK.ACQUIRE {key} {owner} 600000 {options}")),
-                3 => client.call(&format!(
-                    "DLOCK.ACQUIRE {key} {owner} 600000 {options} REQID r{id}"
-                )),
-                4 => client.call(&format!("DLOCK.RELEASE {key} {owner}")),
-                5 => client.call(&format!("DLOCK.RELEASE {key} {owner} ALL")),
-                6 => client.call(&format!("DLOCK.RELEASE {key} {owner} REQID r{id}")),
-                _ => client.call(&format!("DLOCK.EXTEND {key} {owner} 500000")),
-            };
-        }
-        let standing = |client: &mut Client| {
-            keys.map(|key| client.find_lock(key).map(|lock| (lock.limit, lock.standing())))
-        };
-        let digests = |client: &mut Client| keys.map(|key| client.digest(key));
-        let before = (standing(&mut client), digests(&mut client));
-        let is_expected = before.0.iter().any(Option::is_some);
-        assert!(is_expected, "round {round} must end with a lock");
-        server.crash_and_restart();
-        client = server.client();
-        assert_eq!(
-            (standing(&mut client), digests(&mut client)),
-            before,
-            "round {round}"
-        );
-    }
-}
-
-#[test]
 fn expired_unswept_lease_is_not_revived_by_snapshot() {
     for (lines, save) in [("", "SAVE"), (AOF, "BGREWRITEAOF")] {
         let (mut server, mut client) = start_with(lines);
@@ -213,38 +145,5 @@ fn expired_unswept_lease_is_not_revived_by_snapshot() {
         assert_eq!(client.owner("door"), None);
         assert_eq!(client.lock("both").owners(), ["bob"]);
         wait_for("the sweep", || !client.exists("door"));
-    }
-}
-
-#[test]
-fn lease_in_aof_counts_from_restart() {
-    let (mut server, mut client) = start_with(AOF);
-    client.pause_writes_after(&["DLOCK.ACQUIRE door alice 3000"]);
-    client.wait_for_lease_end("door", "alice");
-    // The AOF does not record that this lease has expired.
-    server.crash_and_restart();
-    let mut client = server.client();
-    assert_eq!(client.owner("door").as_deref(), Some("alice"));
-    wait_for("the sweep", || !client.exists("door"));
-}
-
-#[test]
-fn rdb_without_locks_loads_without_module() {
-    let (server, mut client) = start();
-    client.ok("SET text value");
-    client.ok("SAVE");
-    let plain = Server::without_module_on_copy_of(&server, "").expect("it needs no module");
-    assert_eq!(plain.client().ask::<String>("GET text"), "value");
-}
-
-/// Pseudo-random numbers from a fixed seed (xorshift).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 33) as usize % end
     }
 }

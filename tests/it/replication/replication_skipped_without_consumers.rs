@@ -52,24 +52,6 @@ fn unreplicated_grant_counts_as_unsaved_change() {
     assert_eq!(after, before + 1);
 }
 
-#[test]
-fn replica_attached_during_grants_has_all_locks() {
-    let (server, mut client) = start_without_consumers("");
-    let mut replicas = Vec::new();
-    let count = while_granting(&server, || {
-        for _ in 0..2 {
-            replicas.push(server.replica());
-        }
-    });
-    assert!(count > 0);
-    client.acquire("last alice 600000");
-    for replica in &replicas {
-        let mut on_replica = replica.client();
-        wait_for("the last lock", || on_replica.exists("last"));
-        assert_eq!(digest(&mut on_replica), digest(&mut client));
-    }
-}
-
 /// The first PSYNC creates the backlog, seconds before the server forks for a snapshot. SAVE does not fork.
 #[test]
 fn replica_started_from_save_has_later_grants() {
@@ -143,38 +125,5 @@ fn replica_resumed_after_primary_restart_has_first_grant() {
     client.acquire("second alice 600000");
     let mut on_replica = replica.client();
     wait_for("the second lock", || on_replica.exists("second"));
-    assert_eq!(digest(&mut on_replica), digest(&mut client));
-}
-
-#[test]
-fn sub_replica_has_first_grant_of_promoted_replica() {
-    let server = Server::start();
-    let middle = server.replica();
-    let last = middle.replica();
-    let mut client = middle.client();
-    client.ok("REPLICAOF NO ONE");
-    client.acquire("door alice 600000");
-    let mut on_replica = last.client();
-    wait_for("the lock", || on_replica.exists("door"));
-    assert_eq!(digest(&mut on_replica), digest(&mut client));
-}
-
-#[test]
-fn reattached_replica_has_grants_made_while_detached() {
-    let server = Server::start();
-    let replica = server.replica();
-    let mut client = server.client();
-    replica.client().ok("REPLICAOF NO ONE");
-    wait_for("no attached replica", || {
-        client.server_info("replication", "connected_slaves") == "0"
-    });
-    wait_for_refresh(&mut client);
-    client.acquire("door alice 600000");
-    replica
-        .client()
-        .ok(&format!("REPLICAOF 127.0.0.1 {}", server.port()));
-    replica.wait_until_linked();
-    let mut on_replica = replica.client();
-    wait_for("the lock", || on_replica.exists("door"));
     assert_eq!(digest(&mut on_replica), digest(&mut client));
 }

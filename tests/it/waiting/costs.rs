@@ -1,8 +1,8 @@
 //! What one request may cost where there are many holders, grants or waiters. The bounds are orders of magnitude.
 
-use dlock_testkit::{Client, Waiter, start, wait_for};
+use dlock_testkit::{Client, Waiter, start};
 
-use crate::fixtures::{held_by_alice, wait_until_none_blocked};
+use crate::fixtures::held_by_alice;
 
 /// A busy machine disturbs some attempts, not all.
 const ATTEMPTS: usize = 10;
@@ -30,44 +30,6 @@ fn first_waiter_of_lock_with_many_holders_costs_little_more_than_refused_request
     let waits = usec("door bob 1000 BLOCK 1");
     let is_expected = waits < refused * 5;
     assert!(is_expected, "{waits} us, a refused request takes {refused} us");
-}
-
-#[test]
-fn deadlock_through_lock_with_many_holders_is_found_when_64_are_left() {
-    let (server, mut client) = start();
-    client.restore_lock_with_holders("door", 500);
-    client.acquire("gate bob 60000");
-    let mut holder = server.waiter("gate holder499 60000 BLOCK 0");
-    let request = "door bob 60000 BLOCK 1";
-    // A deadlock that nobody looks for: the request waits, and is counted.
-    for n in 0..436 {
-        if n % 100 == 0 {
-            assert!(client.try_acquire(request).is_none());
-        }
-        client.release(&format!("door holder{n}"));
-    }
-    assert_eq!(client.stat("dlock_deadlock_searches_abandoned"), 5);
-    client.assert_error("DEADLOCK", &format!("DLOCK.ACQUIRE {request}"));
-    assert_eq!(client.stat("dlock_deadlock_searches_abandoned"), 5);
-    client.release("gate bob");
-    holder.granted();
-}
-
-#[test]
-fn search_through_too_many_waiters_is_abandoned_and_request_waits() {
-    const WAITERS: usize = 2_000;
-    let (server, mut client) = held_by_alice();
-    client.acquire("gate bob 60000");
-    let _alice = server.waiter("gate alice 60000 BLOCK 0");
-    let waiters: Vec<Waiter> = (0..WAITERS)
-        .map(|n| server.send_acquire(&format!("door waiter{n} 60000 BLOCK 0")))
-        .collect();
-    client.wait_for_queue("door", WAITERS as i64);
-    assert!(client.try_acquire("door bob 60000 BLOCK 1").is_none());
-    assert_eq!(client.stat("dlock_deadlock_searches_abandoned"), 1);
-    drop(waiters);
-    client.wait_for_queue("door", 0);
-    client.assert_error("DEADLOCK", "DLOCK.ACQUIRE door bob 60000 BLOCK 1");
 }
 
 /// A request does not wait until hundreds of queues are served that a FLUSHALL made due.
@@ -121,44 +83,4 @@ fn request_ids_cost_little_with_many_grants_in_flight() {
     let attempts: Vec<(u64, u64)> = (0..3).map(|_| (usec(""), usec("REQID r"))).collect();
     let cheap = attempts.iter().any(|(without, with)| *with < without * 8);
     assert!(cheap, "microseconds without and with request ids: {attempts:?}");
-}
-
-#[test]
-fn rollback_of_many_grants_lets_other_clients_in() {
-    // A busy machine may not let the observer in either.
-    let is_sliced = (0..4).any(|_| steps_of_rollback() > 1);
-    assert!(is_sliced, "all were rolled back in one piece");
-}
-
-/// The number of times that another client sees more grants rolled back than before.
-fn steps_of_rollback() -> usize {
-    const READERS: usize = 1_000;
-    /// One step grants a lock to no more than 128 readers.
-    const LOCKS: usize = 10;
-    let (server, mut client) = start();
-    let doors = || (0..LOCKS).map(|n| format!("door{n}"));
-    doors().for_each(|door| _ = client.acquire(&format!("{door} alice 60000")));
-    client.ok("ACL SETUSER reader on nopass ~* +dlock.acquire");
-    let _readers: Vec<Waiter> = (0..READERS)
-        .map(|n| {
-            let mut reader = Waiter::connect(&server);
-            reader.ask("AUTH reader any");
-            reader.acquire(&format!("door{} owner{n} 60000 SHARED BLOCK 0", n % LOCKS));
-            reader
-        })
-        .collect();
-    wait_for("all waiters", || client.stat("dlock_waiters") == READERS as i64);
-    let mut observer = server.client();
-    let mut commands = vec!["MULTI".to_owned()];
-    commands.extend(doors().map(|door| format!("DLOCK.RELEASE {door} alice")));
-    commands.extend(["CLIENT KILL USER reader".to_owned(), "EXEC".to_owned()]);
-    client.batch(&commands);
-    let (mut steps, mut seen) = (0, 0);
-    while seen < READERS as i64 {
-        let rolled_back = observer.stat("dlock_grants_rolled_back");
-        steps += usize::from(rolled_back > seen);
-        seen = rolled_back;
-    }
-    wait_until_none_blocked(&mut client);
-    steps
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use dlock_testkit::{assert_elapsed_at_most, reply_bytes, start};
+use dlock_testkit::{assert_elapsed_at_most, reply_bytes, start, start_with, wait_for};
 
 /// Documented: waiters are woken within this time after a lease expires, at `hz 10`.
 const WOKEN_WITHIN: Duration = Duration::from_millis(100);
@@ -37,4 +37,21 @@ fn blocked_replies_have_resp2_and_resp3_shapes() {
         );
         client.release("door bob");
     }
+}
+
+#[test]
+fn timeout_is_kept_at_hz_1() {
+    let (server, mut client) = start_with("hz 1");
+    client.acquire("door alice 60000");
+    let wait = || {
+        let start = Instant::now();
+        server.send_acquire("door bob 60000 BLOCK 300").assert_null();
+        assert!(start.elapsed() >= Duration::from_millis(300));
+        start.elapsed()
+    };
+    // If the ticks, one a second, ended the waits, each but the first would take a second.
+    wait();
+    wait_for("a timeout between two ticks", || {
+        wait() < Duration::from_millis(900)
+    });
 }

@@ -5,8 +5,5 @@ mod deadlocks;
 mod grant_rollback;
 mod handover;
 mod paused_writes;
-mod queue_limits_and_info;
-mod races;
-mod replication;
 mod scale;
 mod unblock_and_kill;

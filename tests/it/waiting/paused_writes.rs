@@ -62,28 +62,6 @@ fn paused_clients_defer_grants_with_aof_and_replica() {
 }
 
 #[test]
-fn leases_expired_during_pause_are_handed_over_after_it() {
-    let mut server = Server::with(AOF);
-    let _replica = server.replica();
-    let mut client = server.client();
-    let mut waiters: Vec<Waiter> = (0..40).map(|_| Waiter::connect(&server)).collect();
-    for (n, waiter) in waiters.iter_mut().enumerate() {
-        let held = format!("lock{n} alice {}", 3_000 + n);
-        waiter.acquire_behind(&[&held], &format!("lock{n} bob 60000 BLOCK 0"));
-    }
-    client.pause_writes_after(&[]);
-    for n in 0..40 {
-        client.wait_for_lease_end(&format!("lock{n}"), "alice");
-    }
-    waiters.iter().for_each(Waiter::assert_waiting);
-    client.ok("CLIENT UNPAUSE");
-    for waiter in &mut waiters {
-        waiter.granted();
-    }
-    server.assert_alive();
-}
-
-#[test]
 fn planned_failover_unblocks_waiters_while_leases_expire() {
     let mut server = Server::with(AOF);
     let mut replica = server.replica_with(AOF);
@@ -159,22 +137,4 @@ fn failed_save_defers_grants() {
     fs::remove_dir(&obstacle).expect("the directory of the server is writable");
     client.ask::<String>("BGSAVE");
     bob.granted();
-}
-
-#[test]
-fn blocking_acquire_in_grace_is_granted_at_its_end() {
-    let (server, mut client) = start_with("dlock.startup-grace-ms 4000");
-    let mut bob = server.waiter("door bob 60000 BLOCK 0");
-    let mut carol = server.waiter("door carol 60000 SHARED BLOCK 0");
-    let mut short = server.send_acquire("door dave 60000 BLOCK 20");
-    short.assert_null();
-    client.assert_error("GRACE", "DLOCK.ACQUIRE door eve 60000");
-    assert!(!client.exists("door"), "waiters make no key");
-    assert_eq!(client.queue("door"), ["bob", "carol"]);
-    bob.assert_waiting();
-    assert_eq!(bob.granted().lease_ms, 60_000);
-    assert_eq!(client.stat("dlock_grace_left_ms"), 0);
-    carol.assert_waiting();
-    client.release("door bob");
-    carol.granted();
 }

@@ -10,8 +10,6 @@ use redis::Value;
 
 use crate::client::Client;
 
-const MODULE_TYPE: u8 = 7;
-const LENGTH_64_BIT: u8 = 0x81;
 const OPCODE_STRING: u8 = 5;
 const OPCODE_END: u8 = 0;
 const MODULE_ID_BYTES: usize = 9;
@@ -19,7 +17,7 @@ const VERSION_BYTES: usize = 2;
 const CHECKSUM_BYTES: usize = 8;
 
 /// Where the part that the module reads begins.
-pub const VALUE_START: usize = 1 + MODULE_ID_BYTES;
+const VALUE_START: usize = 1 + MODULE_ID_BYTES;
 
 /// Without the checksum, with the version.
 pub fn body(dump: &[u8]) -> &[u8] {
@@ -44,20 +42,8 @@ pub fn value_end(dump: &[u8]) -> usize {
     dump.len() - CHECKSUM_BYTES - VERSION_BYTES
 }
 
-/// The string that the module wrote.
-#[track_caller]
-pub fn text(dump: &[u8]) -> Vec<u8> {
-    let expected = (MODULE_TYPE, LENGTH_64_BIT);
-    assert_eq!((dump[0], dump[1]), expected, "a value of a module");
-    assert_eq!(dump[VALUE_START], OPCODE_STRING, "the value is one string");
-    let (length, start) = length(&dump[VALUE_START + 1..]);
-    let start = VALUE_START + 1 + start;
-    assert_eq!(dump[start + length], OPCODE_END, "nothing follows the string");
-    dump[start..start + length].to_vec()
-}
-
 /// `dump` with another string in it.
-pub fn with_text(dump: &[u8], text: &[u8]) -> Vec<u8> {
+fn with_text(dump: &[u8], text: &[u8]) -> Vec<u8> {
     let length = u32::try_from(text.len()).expect("a short text").to_be_bytes();
     let header = &dump[..VALUE_START];
     let version = &body(dump)[value_end(dump)..];
@@ -74,17 +60,8 @@ pub fn with_text(dump: &[u8], text: &[u8]) -> Vec<u8> {
     )
 }
 
-/// A length of the RDB format, and how many bytes it takes.
-fn length(bytes: &[u8]) -> (usize, usize) {
-    match bytes[0] >> 6 {
-        0 => (usize::from(bytes[0]), 1),
-        1 => (usize::from(bytes[0] & 0x3f) << 8 | usize::from(bytes[1]), 2),
-        _ => panic!("a compressed or very long string: has the server rdbcompression no?"),
-    }
-}
-
 /// The CRC64 of the server: Jones polynomial, reflected, starting at 0.
-pub fn crc64(bytes: &[u8]) -> u64 {
+fn crc64(bytes: &[u8]) -> u64 {
     const REFLECTED_POLYNOMIAL: u64 = 0x95ac_9329_ac4b_c9b5;
     bytes.iter().fold(0, |crc, byte| {
         (0..8).fold(crc ^ u64::from(*byte), |crc, _| {

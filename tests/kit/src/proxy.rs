@@ -105,12 +105,6 @@ impl Proxy {
             .change(|rules| rules.stranding = Some(Loss::new(request, 1)));
     }
 
-    /// Whether the request of [`Proxy::strand_request`] is still to come.
-    pub fn will_strand(&self) -> bool {
-        let rules = self.network.rules();
-        rules.stranding.as_ref().is_some_and(|request| request.left > 0)
-    }
-
     /// What was sent over stranded connections arrives after all, even if the sender has closed its end.
     pub fn deliver_late(&self) {
         self.network.change(|rules| rules.stranded.clear());

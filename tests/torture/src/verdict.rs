@@ -1,7 +1,7 @@
 //! The result of a scenario.
 
 use crate::checkers::{
-    Rule, Violation, broken_leases, lost_elements, lost_writes, misordered_writes, overlaps, queue_jumps,
+    Rule, Violation, broken_leases, lost_elements, misordered_writes, overlaps, queue_jumps,
     unclean_final_states, wrong_fences, wrong_replies, wrong_restores,
 };
 use crate::history::{GUARDED, History, Reply};
@@ -106,7 +106,6 @@ fn check(history: &History, rules: Rules) -> Vec<Violation> {
     if rules.lossless {
         found.extend(broken_leases(history));
     }
-    found.extend(lost_writes(history));
     found.extend(misordered_writes(history));
     found.extend(lost_elements(history, rules.lossless));
     found.extend(queue_jumps(history));

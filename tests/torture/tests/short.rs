@@ -17,7 +17,6 @@ const TESTS: &[(&str, &[&str])] = &[
     ("faulty_clients_break_no_rule", &["clients"]),
     ("bad_network_breaks_no_rule", &["network"]),
     ("wall_clock_jumps_break_no_rule", &["clock"]),
-    ("truncated_aof_restores_an_earlier_state", &["aof-truncation"]),
     (
         "power_failure_with_appendfsync_always_loses_nothing",
         &["power-failure-always", "power-failure-always-guard"],
@@ -80,7 +79,6 @@ const TESTS: &[(&str, &[&str])] = &[
         "fences_of_quorum_with_clocks_set_back_are_detected",
         &["quorum-clocks-set-back"],
     ),
-    ("lost_updates_without_fencing_are_detected", &["quorum-unfenced"]),
     ("faulty_processes_with_inboxes_break_no_rule", &["inboxes"]),
     (
         "grace_covers_unplanned_failover_with_inboxes",

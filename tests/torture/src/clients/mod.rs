@@ -6,7 +6,6 @@ mod promise;
 mod quorum_holder;
 mod route;
 pub mod service;
-mod store;
 
 pub use client_pool::{ClientPool, PooledClient};
 pub use conn_cutter::ConnCutter;
@@ -14,7 +13,6 @@ pub use dlock_drill::clients::{Gate, Workload};
 pub use promise::Promise;
 pub use quorum_holder::QuorumHolder;
 pub use route::{ClientRoute, Route, Target};
-pub use store::{Fencing, Store};
 
 /// A client whose connection can be cut.
 pub type LockClient = dlock_drill::clients::LockClient<ClientRoute>;

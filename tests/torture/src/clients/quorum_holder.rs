@@ -1,4 +1,4 @@
-//! A client that adds elements to the store under a lock on a majority of servers.
+//! A client that holds a lock on a majority of servers, for a moment at a time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,8 +12,7 @@ use tokio::runtime::Runtime;
 use dlock_drill::clients::Gate;
 
 use super::promise::{Promise, Promised};
-use super::store::Store;
-use crate::history::{Micros, Recorder, Write, now};
+use crate::history::{Micros, Recorder, now};
 
 const KEY: &str = "door";
 const MAX_THINK_MS: u64 = 8;
@@ -24,30 +23,26 @@ pub struct QuorumHolder {
     pub lock: Lock,
     /// Where its requests run.
     pub runtime: Arc<Runtime>,
-    /// What the lock protects.
-    pub store: Store,
     /// Records what the guards promise.
     pub recorder: Recorder,
     /// Chooses times.
     pub rng: Rng,
-    /// Pauses it between read and write.
+    /// Pauses it while it holds the lock.
     pub gate: Gate,
-    /// Of one acquisition in eight, up to three quarters of it pass between read and write.
+    /// Of one acquisition in eight, up to three quarters of it pass.
     pub lease_ms: u64,
-    /// The first of its elements.
-    pub next: u64,
 }
 
 impl QuorumHolder {
-    /// Adds elements until `stop` is set.
+    /// Acquires the lock again and again, until `stop` is set.
     pub fn run(mut self, stop: &AtomicBool) {
         while !stop.load(Ordering::Relaxed) {
-            self.add_element();
+            self.hold();
         }
     }
 
-    /// Reads the set, waits, and writes it back with one more element. The store rejects it if the lease expired.
-    fn add_element(&mut self) {
+    /// Holds the lock for a while, perhaps past the end of its lease.
+    fn hold(&mut self) {
         let mut lock = self.lock.clone();
         if self.rng.bool() {
             // Without renewal.
@@ -63,20 +58,9 @@ impl QuorumHolder {
             fence,
             lease_ms,
         });
-        if let Some(mut elements) = self.store.read(fence) {
-            self.think();
-            self.gate.pass();
-            self.record_held(&guard, |_, lease_ms| Promised::Held { lease_ms });
-            self.next += 1;
-            elements.insert(self.next);
-            let acknowledged = self.store.write(&elements, fence);
-            self.recorder.lock().writes.push(Write {
-                element: self.next,
-                fence,
-                at: now(),
-                acknowledged,
-            });
-        }
+        self.think();
+        self.gate.pass();
+        self.record_held(&guard, |_, lease_ms| Promised::Held { lease_ms });
         self.record(&guard, now(), Promised::Released);
         // Whether or not it was still held.
         let _ = self.runtime.block_on(guard.release());

@@ -16,13 +16,14 @@ const LOCKS: usize = 40;
 /// Locks of a slot migrate together.
 const SLOTS: usize = 8;
 const LEASE_MS: u64 = 800;
+const CONFIG: &str = "appendonly yes\nappendfsync always\nio-threads 2";
 /// The nodes need a moment to agree on a slot before it may migrate again.
 const MIN_TIME_AWAY_MS: u64 = 100;
 
 /// One server, which is stopped, pauses its clients, and loses its power: all that was acknowledged was synced before.
 pub fn one_server(run: &mut ScenarioRun) -> Vec<History> {
     let power = Power::new();
-    let mut server = Server::with_environment("appendonly yes\nappendfsync always", power.environment());
+    let mut server = Server::with_environment(CONFIG, power.environment());
     let recorder = Recorder::default();
     let mut crowd = Crowd::start(run, vec![server.port()], lock_names(), LEASE_MS, &recorder);
     for _ in 0..run.count {

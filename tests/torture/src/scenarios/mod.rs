@@ -1,6 +1,5 @@
 //! The scenarios, grouped by kind.
 
-mod aof_truncation;
 mod clock;
 mod cluster;
 mod crowd;

@@ -11,14 +11,12 @@ use redis_dlock_quorum as quorum;
 use tokio::runtime::{Builder, Runtime};
 
 use super::{ScenarioRun, network};
-use crate::clients::{Fencing, Gate, QuorumHolder, Store};
+use crate::clients::{Gate, QuorumHolder};
 use crate::history::{History, Recorder};
 use crate::servers;
 
 const SITES: usize = 2;
-const HOLDERS_PER_SITE: u64 = 3;
-/// Elements of each holder.
-const ELEMENTS: u64 = 1_000_000;
+const HOLDERS_PER_SITE: usize = 3;
 const LEASE_MS: u64 = 500;
 const NODE_TIMEOUT: Duration = Duration::from_millis(100);
 const WAIT: Duration = Duration::from_secs(1);
@@ -28,7 +26,6 @@ pub const DURABLE: Setup = Setup {
     servers: 5,
     config: "appendonly yes\nappendfsync always",
     faults: Faults::All { clock_off_s: 0 },
-    fencing: Fencing::On,
     same_order: true,
 };
 /// Three servers, which the sites name in different orders.
@@ -56,12 +53,6 @@ pub const CLOCKS_SET_BACK: Setup = Setup {
     faults: Faults::Restarts { set_back_s: 3_600 },
     ..DURABLE
 };
-/// Holders are paused past the end of their leases, and nothing rejects their late writes.
-pub const UNFENCED: Setup = Setup {
-    faults: Faults::Pauses,
-    fencing: Fencing::Off,
-    ..DURABLE
-};
 
 pub fn play(run: &mut ScenarioRun, setup: Setup) -> Vec<History> {
     let mut quorum = Quorum::start(run, setup);
@@ -78,8 +69,6 @@ pub struct Setup {
     servers: usize,
     config: &'static str,
     faults: Faults,
-    /// Of the store that clients write to.
-    fencing: Fencing,
     /// Whether all sites name the servers in the same order, as they should.
     same_order: bool,
 }
@@ -91,15 +80,13 @@ enum Faults {
     All { clock_off_s: i64 },
     /// All servers restart, with clocks behind those before.
     Restarts { set_back_s: i64 },
-    /// Holders are paused between read and write.
-    Pauses,
 }
 
 impl Faults {
     /// Until all have restarted, a lease runs on.
     fn lease_ms(self) -> u64 {
         match self {
-            Self::All { .. } | Self::Pauses => LEASE_MS,
+            Self::All { .. } => LEASE_MS,
             Self::Restarts { .. } => 6 * LEASE_MS,
         }
     }
@@ -110,7 +97,6 @@ struct Quorum {
     sites: Vec<Site>,
     servers: Vec<(Server, WallClock)>,
     faults: Faults,
-    store: Server,
     recorder: Recorder,
     stop: Arc<AtomicBool>,
 }
@@ -139,7 +125,6 @@ impl Quorum {
             sites: Vec::new(),
             servers: (0..setup.servers).map(server).collect(),
             faults,
-            store: Server::without_module(""),
             recorder: Recorder::default(),
             stop: Arc::default(),
         };
@@ -149,24 +134,22 @@ impl Quorum {
                 Site::open(&quorum.servers, turned, faults.lease_ms())
             })
             .collect();
-        for number in 0..SITES as u64 * HOLDERS_PER_SITE {
-            quorum.start_holder(number, setup.fencing, run);
+        for number in 0..SITES * HOLDERS_PER_SITE {
+            quorum.start_holder(number, run);
         }
         quorum
     }
 
-    fn start_holder(&mut self, number: u64, fencing: Fencing, run: &mut ScenarioRun) {
-        let site = &mut self.sites[number as usize % SITES];
+    fn start_holder(&mut self, number: usize, run: &mut ScenarioRun) {
+        let site = &mut self.sites[number % SITES];
         let (gate, stop) = (Gate::default(), Arc::clone(&self.stop));
         let holder = QuorumHolder {
             lock: site.lock.clone(),
             runtime: Arc::clone(&site.runtime),
-            store: Store::open(self.store.port(), fencing),
             recorder: self.recorder.clone(),
             rng: run.rng.fork(),
             gate: gate.clone(),
             lease_ms: self.faults.lease_ms(),
-            next: number * ELEMENTS,
         };
         let thread = thread::spawn(move || holder.run(&stop));
         site.holders.push((gate, thread));
@@ -187,7 +170,7 @@ impl Quorum {
                 self.restart(run, some, -clock_off_s..=clock_off_s);
             }
             (Faults::All { .. }, 3) => self.stop_server(run),
-            (Faults::Pauses, _) | (_, 4) => self.pause_holder(run),
+            (_, 4) => self.pause_holder(run),
             (_, 5 | 6) => self.split(run),
             (_, 7 | 8) => self.cut_readers(run),
             _ => {
@@ -230,7 +213,7 @@ impl Quorum {
     fn pause_holder(&self, run: &mut ScenarioRun) {
         let holders = &self.sites[run.rng.usize(..SITES)].holders;
         let (gate, _) = &holders[run.rng.usize(..holders.len())];
-        self.recorder.event("a holder is paused between read and write");
+        self.recorder.event("a holder is paused");
         gate.close();
         run.pause(LEASE_MS / 2..=LEASE_MS * 3);
         gate.open();
@@ -285,8 +268,6 @@ impl Quorum {
         self.sites.iter_mut().for_each(Site::finish);
         // Their inboxes end a few seconds later.
         self.sites.clear();
-        let stored = Store::open(self.store.port(), Fencing::Off).read(0);
-        self.recorder.lock().stored = stored;
         for (server, _) in &mut self.servers {
             servers::record_final_state(server, &self.recorder);
         }

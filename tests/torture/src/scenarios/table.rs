@@ -3,8 +3,8 @@
 use super::group::Protection;
 use super::partition::OldPrimary;
 use super::{
-    Scenario, aof_truncation, clock, cluster, failover, inboxes, network, one_server, partition, planned,
-    quorum, restart, sentinel, slot_migration, snapshots,
+    Scenario, clock, cluster, failover, inboxes, network, one_server, partition, planned, quorum, restart,
+    sentinel, slot_migration, snapshots,
 };
 use crate::checkers::Rule;
 use crate::clients::Workload;
@@ -22,12 +22,6 @@ const LOSSY: Rules = Rules {
 /// Known to be unsafe: overlaps must be detected, or the checkers would miss them elsewhere too.
 const OVERLAPPING: Rules = Rules {
     expected: Some(Rule::Overlap),
-    ..LOSSY
-};
-
-/// As [`OVERLAPPING`], for what is written and lost.
-const UNFENCED: Rules = Rules {
-    expected: Some(Rule::LostWrites),
     ..LOSSY
 };
 
@@ -85,14 +79,6 @@ pub const SCENARIOS: &[Scenario] = &[
         short: 8,
         rules: Rules::STRICT,
         body: clock::jumps,
-    },
-    Scenario {
-        name: "aof-truncation",
-        description: "the AOF is truncated at every byte of its last records",
-        count: 2000,
-        short: 8,
-        rules: unspecified(LOSSY),
-        body: aof_truncation::every_byte,
     },
     Scenario {
         name: "power-failure-always",
@@ -301,14 +287,6 @@ pub const SCENARIOS: &[Scenario] = &[
         short: 6,
         rules: unspecified(FALLING),
         body: |run| quorum::play(run, quorum::CLOCKS_SET_BACK),
-    },
-    Scenario {
-        name: "quorum-unfenced",
-        description: "holders are only paused, and the store accepts smaller fences: lost updates are expected",
-        count: 60,
-        short: 12,
-        rules: unspecified(UNFENCED),
-        body: |run| quorum::play(run, quorum::UNFENCED),
     },
     Scenario {
         name: "network-guarded",
