@@ -13,7 +13,7 @@ final class Link {
     private static final int MAX_PENDING = 1_000;
 
     /** The first connection of a program may take so many times as long: it loads the classes of Lettuce. */
-    private static final int FIRST_TIMES = 3;
+    private static final int FIRST_TIMES = 10;
 
     /** In ms: within which what has arrived is read. */
     private static final long READ_MS = 20;

@@ -135,7 +135,7 @@ class LocksTest extends WithServer {
 
     @Test
     void lost_lock_is_told_by_future_callback_and_release() throws Exception {
-        Held held = locks.acquire("k", DEFAULTS.lease(Duration.ofMillis(300)));
+        Held held = locks.acquire("k", DEFAULTS.lease(Duration.ofSeconds(3)));
         CompletableFuture<String> told = new CompletableFuture<>();
         held.onLost(loss -> told.complete(loss.word()));
         server.call("DEL k");
@@ -146,11 +146,11 @@ class LocksTest extends WithServer {
 
     @Test
     void lock_without_renewal_expires_unless_it_is_extended() throws Exception {
-        Held held = locks.acquire("k", DEFAULTS.lease(Duration.ofMillis(200)).withoutRenewal());
+        Held held = locks.acquire("k", DEFAULTS.lease(Duration.ofSeconds(5)).withoutRenewal());
         held.extend(Duration.ofSeconds(20));
         assertTrue(held.remaining().compareTo(Duration.ofSeconds(10)) > 0);
         held.release();
-        Held other = locks.acquire("k", DEFAULTS.lease(Duration.ofMillis(100)).withoutRenewal());
+        Held other = locks.acquire("k", DEFAULTS.lease(Duration.ofSeconds(1)).withoutRenewal());
         assertEquals("EXPIRED", other.lost().get().word());
     }
 
