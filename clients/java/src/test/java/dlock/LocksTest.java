@@ -26,6 +26,7 @@ import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.function.Consumer;
 import org.junit.jupiter.api.Test;
 
 class LocksTest extends WithServer {
@@ -205,6 +206,40 @@ class LocksTest extends WithServer {
             server.untilWaiting(1);
             assertThrows(ExecutionException.class, waiting.orTimeout(1, TimeUnit.MILLISECONDS)::get);
             server.untilWaiting(0);
+        }
+    }
+
+    @Test
+    void grant_after_the_timeout_of_a_thread_is_given_back_and_the_next_is_served() throws Exception {
+        assertGivenBack(options -> assertThrows(AcquireTimeoutException.class, () -> locks.acquire("k", options)));
+    }
+
+    @Test
+    void grant_after_the_timeout_of_a_future_is_given_back_and_the_next_is_served() throws Exception {
+        assertGivenBack(options -> {
+            CompletableFuture<Held> waiting = locks.acquireAsync("k", options);
+            ExecutionException error = assertThrows(ExecutionException.class, waiting::get);
+            assertInstanceOf(AcquireTimeoutException.class, error.getCause());
+        });
+    }
+
+    /** What waits with these options times out while the server hangs, which then grants the lock all the same. */
+    private void assertGivenBack(Consumer<LockOptions> timesOut) throws Exception {
+        Held held = locks.acquire("k");
+        long grants = server.stat("grants_from_queue");
+        LockOptions options = DEFAULTS.timeout(Duration.ofSeconds(2));
+        CompletableFuture<Void> late = CompletableFuture.runAsync(() -> timesOut.accept(options));
+        server.untilWaiting(1);
+        CompletableFuture<Held> next = locks.acquireAsync("k", DEFAULTS);
+        server.untilWaiting(2);
+        server.signal("STOP");
+        CompletableFuture<Void> released = held.releaseAsync();
+        late.get();
+        server.signal("CONT");
+        released.get();
+        try (Held following = next.get(20, TimeUnit.SECONDS)) {
+            assertTrue(following.isHeld());
+            assertEquals(grants + 2, server.stat("grants_from_queue"), "it was not granted late");
         }
     }
 
