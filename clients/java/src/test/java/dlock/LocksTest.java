@@ -374,6 +374,20 @@ class LocksTest extends WithServer {
     }
 
     @Test
+    void client_that_is_shut_down_tells_what_waits() throws Exception {
+        try (Held held = locks.acquire("k")) {
+            RedisClient other = server.client();
+            Locks used = Locks.open(other);
+            CompletableFuture<Held> waiting = used.acquireAsync("k", DEFAULTS);
+            server.untilWaiting(1);
+            other.shutdown();
+            ExecutionException error = assertThrows(ExecutionException.class, () -> waiting.get(20, TimeUnit.SECONDS));
+            assertEquals("CLOSED", assertInstanceOf(LockException.class, error.getCause()).word());
+            assertEquals("CLOSED", assertThrows(LockException.class, () -> used.acquire("k")).word());
+        }
+    }
+
+    @Test
     void address_where_nobody_listens_is_told_at_once() {
         try (RedisClient nobody = RedisClient.create(TestServer.RESOURCES, "redis://127.0.0.1:1")) {
             LockException error = assertThrows(LockException.class, () -> Locks.open(nobody).acquire("k"));
