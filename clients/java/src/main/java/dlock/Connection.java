@@ -25,6 +25,7 @@ final class Connection {
 
     private final StatefulRedisConnection<byte[], byte[]> own;
     private volatile Runnable onEnd = () -> {};
+    private volatile boolean isClosedHere;
 
     Connection(StatefulRedisConnection<byte[], byte[]> own) {
         this.own = own;
@@ -81,9 +82,19 @@ final class Connection {
 
     void close() {
         // Lettuce warns of a second time.
-        if (!(own instanceof RedisChannelHandler<?, ?> handler && handler.isClosed())) {
+        if (!isClosed()) {
+            isClosedHere = true;
             own.closeAsync();
         }
+    }
+
+    /** Whether the program has shut its client down, which has closed this connection. */
+    boolean isShutDown() {
+        return isClosed() && !isClosedHere;
+    }
+
+    private boolean isClosed() {
+        return own instanceof RedisChannelHandler<?, ?> handler && handler.isClosed();
     }
 
     /** The name of a command. */

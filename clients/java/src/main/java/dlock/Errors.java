@@ -70,6 +70,11 @@ final class Errors {
         return new LockException("CONNECTION", "no reply from " + server + ": " + why, cause);
     }
 
+    /** Its client was shut down. */
+    static LockException shutDown(String server, @Nullable Throwable cause) {
+        return new LockException("CLOSED", "the client of " + server + " was shut down", cause);
+    }
+
     static LockException closed() {
         return new LockException("CLOSED", "the Locks were closed", null);
     }
@@ -84,7 +89,7 @@ final class Errors {
                 return ofServer(String.valueOf(cause.getMessage()), server, error);
             }
             if (cause instanceof RejectedExecutionException) {
-                return new LockException("CLOSED", "the client of " + server + " was shut down", error);
+                return shutDown(server, error);
             }
         }
         Throwable last = error.getCause() == null ? error : error.getCause();

@@ -13,7 +13,7 @@ final class Link {
     private static final int MAX_PENDING = 1_000;
 
     /** The first connection of a program may take so many times as long: it loads the classes of Lettuce. */
-    private static final int FIRST_TIMES = 3;
+    private static final int FIRST_TIMES = 10;
 
     /** In ms: within which what has arrived is read. */
     private static final long READ_MS = 20;
@@ -28,6 +28,7 @@ final class Link {
     /** What messages call the server. */
     private String server;
     private boolean hasOpened;
+    private boolean isShutDown;
     private @Nullable Connection connection;
     /** What opens a connection now. */
     private @Nullable Object opening;
@@ -83,6 +84,10 @@ final class Link {
     }
 
     private void open() {
+        if (isShutDown) {
+            drop(Errors.shutDown(server, null));
+            return;
+        }
         Object attempt = new Object();
         opening = attempt;
         Runnable connect = () -> {
@@ -200,6 +205,9 @@ final class Link {
     /** Ends the connection, and all commands that have no reply. */
     private void drop(LockException error) {
         Connection dropped = connection;
+        // To open another one, Lettuce would wait without end.
+        isShutDown |= dropped != null && dropped.isShutDown();
+        LockException reason = isShutDown ? Errors.shutDown(server, error) : error;
         connection = null;
         opening = null;
         if (dropped != null) {
@@ -210,7 +218,7 @@ final class Link {
         pending.clear();
         unsent.clear();
         // Not here: a task that fails harms no other.
-        failed.forEach(call -> loop.execute(() -> call.done.take(null, error)));
+        failed.forEach(call -> loop.execute(() -> call.done.take(null, reason)));
         // Not after each attempt to open it again.
         if (dropped != null && failures == 0) {
             onLoss.run();

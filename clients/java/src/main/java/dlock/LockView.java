@@ -67,6 +67,7 @@ public final class LockView implements Lock {
      * As {@link #lock()}, with this lease.
      *
      * @param lease how long the lock stays held if this process dies, longer than 0. It is renewed as the options say
+     * @throws LockException as {@link #lock()}
      */
     public void lock(Duration lease) {
         if (!enterAgain()) {
@@ -77,6 +78,7 @@ public final class LockView implements Lock {
     /**
      * As {@link #lock()}, until this thread is interrupted.
      *
+     * @throws LockException as {@link #lock()}
      * @throws InterruptedException if that happens: then nothing is held, and nothing waits
      */
     @Override
@@ -103,6 +105,7 @@ public final class LockView implements Lock {
      * @param time does not wait if it is 0 or less
      * @return whether it is locked: if not, others hold it or wait for it, as the server said
      * @throws AcquireTimeoutException if it is not locked in time for another reason, such as a server that is silent
+     * @throws LockException as {@link #lock()}
      * @throws InterruptedException if this thread is interrupted: then nothing is held, and nothing waits
      */
     @Override
@@ -115,6 +118,9 @@ public final class LockView implements Lock {
      *
      * @param time how long to wait
      * @param lease as for {@link #lock(Duration)}
+     * @return as {@link #tryLock(long, TimeUnit)}
+     * @throws AcquireTimeoutException as {@link #tryLock(long, TimeUnit)}
+     * @throws InterruptedException as {@link #tryLock(long, TimeUnit)}
      */
     public boolean tryLock(Duration time, Duration lease) throws InterruptedException {
         if (enterAgain()) {

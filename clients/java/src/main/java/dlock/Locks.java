@@ -92,7 +92,11 @@ public final class Locks implements AutoCloseable {
         return await(begin(key, options, false));
     }
 
-    /** As {@link #acquire(String, LockOptions)}, without waiting here. To cancel the future withdraws the request. */
+    /**
+     * As {@link #acquire(String, LockOptions)}, without waiting here. To cancel the future withdraws the request.
+     *
+     * @return completed with what the other throws, unless that is an IllegalArgumentException, which this throws
+     */
     public CompletableFuture<Held> acquireAsync(String key, LockOptions options) {
         return acquireAsync(Words.text(key), options);
     }
@@ -126,7 +130,11 @@ public final class Locks implements AutoCloseable {
         return await(beginTry(key, options, false));
     }
 
-    /** As {@link #tryAcquire(String, LockOptions)}, without waiting here. */
+    /**
+     * As {@link #tryAcquire(String, LockOptions)}, without waiting here.
+     *
+     * @return completed with null or an error as {@link #acquireAsync(String, LockOptions)}
+     */
     public CompletableFuture<@Nullable Held> tryAcquireAsync(String key, LockOptions options) {
         return tryAcquireAsync(Words.text(key), options);
     }

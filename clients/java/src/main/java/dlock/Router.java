@@ -91,10 +91,11 @@ final class Router implements Session.Table {
         Predicate<LockException> isRepeated = error -> {
             request.lastError = error;
             request.hasLostCopies |= Errors.isNoReply(error) && request.isKnown;
-            // The first request does not wait for a server that is not there.
+            // The first request does not wait for a server that is not there, but for one that is loading.
             boolean hasConnected = sessions.values().stream().anyMatch(session -> session.link.hasOpened());
+            boolean isThere = hasConnected || !Errors.isNoReply(error);
             Sent sent = request.waits ? Sent.WAIT : Sent.TRY;
-            return hasConnected && request.stage == Stage.WAITING && Errors.isAgain(error, sent);
+            return isThere && request.stage == Stage.WAITING && Errors.isAgain(error, sent);
         };
         new Repeated<Void>(request.rawKey, (session, each) -> ask(session, request, each), isRepeated, done).run();
     }

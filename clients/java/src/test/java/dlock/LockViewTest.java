@@ -77,7 +77,7 @@ class LockViewTest extends WithServer {
 
     @Test
     void lost_lock_is_told_when_it_is_locked_again_or_unlocked() throws Exception {
-        LockView lock = locks.asLock("k", LockOptions.defaults().lease(Duration.ofMillis(300)));
+        LockView lock = locks.asLock("k", LockOptions.defaults().lease(Duration.ofSeconds(3)));
         lock.lock();
         server.call("DEL k");
         assertEquals("NOTHELD", lock.held().lost().get().word());

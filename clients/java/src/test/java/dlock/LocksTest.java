@@ -26,6 +26,7 @@ import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.function.Consumer;
 import org.junit.jupiter.api.Test;
 
 class LocksTest extends WithServer {
@@ -135,7 +136,7 @@ class LocksTest extends WithServer {
 
     @Test
     void lost_lock_is_told_by_future_callback_and_release() throws Exception {
-        Held held = locks.acquire("k", DEFAULTS.lease(Duration.ofMillis(300)));
+        Held held = locks.acquire("k", DEFAULTS.lease(Duration.ofSeconds(3)));
         CompletableFuture<String> told = new CompletableFuture<>();
         held.onLost(loss -> told.complete(loss.word()));
         server.call("DEL k");
@@ -146,11 +147,11 @@ class LocksTest extends WithServer {
 
     @Test
     void lock_without_renewal_expires_unless_it_is_extended() throws Exception {
-        Held held = locks.acquire("k", DEFAULTS.lease(Duration.ofMillis(200)).withoutRenewal());
+        Held held = locks.acquire("k", DEFAULTS.lease(Duration.ofSeconds(5)).withoutRenewal());
         held.extend(Duration.ofSeconds(20));
         assertTrue(held.remaining().compareTo(Duration.ofSeconds(10)) > 0);
         held.release();
-        Held other = locks.acquire("k", DEFAULTS.lease(Duration.ofMillis(100)).withoutRenewal());
+        Held other = locks.acquire("k", DEFAULTS.lease(Duration.ofSeconds(1)).withoutRenewal());
         assertEquals("EXPIRED", other.lost().get().word());
     }
 
@@ -205,6 +206,40 @@ class LocksTest extends WithServer {
             server.untilWaiting(1);
             assertThrows(ExecutionException.class, waiting.orTimeout(1, TimeUnit.MILLISECONDS)::get);
             server.untilWaiting(0);
+        }
+    }
+
+    @Test
+    void grant_after_the_timeout_of_a_thread_is_given_back_and_the_next_is_served() throws Exception {
+        assertGivenBack(options -> assertThrows(AcquireTimeoutException.class, () -> locks.acquire("k", options)));
+    }
+
+    @Test
+    void grant_after_the_timeout_of_a_future_is_given_back_and_the_next_is_served() throws Exception {
+        assertGivenBack(options -> {
+            CompletableFuture<Held> waiting = locks.acquireAsync("k", options);
+            ExecutionException error = assertThrows(ExecutionException.class, waiting::get);
+            assertInstanceOf(AcquireTimeoutException.class, error.getCause());
+        });
+    }
+
+    /** What waits with these options times out while the server hangs, which then grants the lock all the same. */
+    private void assertGivenBack(Consumer<LockOptions> timesOut) throws Exception {
+        Held held = locks.acquire("k");
+        long grants = server.stat("grants_from_queue");
+        LockOptions options = DEFAULTS.timeout(Duration.ofSeconds(2));
+        CompletableFuture<Void> late = CompletableFuture.runAsync(() -> timesOut.accept(options));
+        server.untilWaiting(1);
+        CompletableFuture<Held> next = locks.acquireAsync("k", DEFAULTS);
+        server.untilWaiting(2);
+        server.signal("STOP");
+        CompletableFuture<Void> released = held.releaseAsync();
+        late.get();
+        server.signal("CONT");
+        released.get();
+        try (Held following = next.get(20, TimeUnit.SECONDS)) {
+            assertTrue(following.isHeld());
+            assertEquals(grants + 2, server.stat("grants_from_queue"), "it was not granted late");
         }
     }
 
@@ -336,6 +371,20 @@ class LocksTest extends WithServer {
         other.shutdown();
         LockException error = assertThrows(LockException.class, () -> used.acquire("k"));
         assertEquals("CLOSED", error.word(), error.getMessage());
+    }
+
+    @Test
+    void client_that_is_shut_down_tells_what_waits() throws Exception {
+        try (Held held = locks.acquire("k")) {
+            RedisClient other = server.client();
+            Locks used = Locks.open(other);
+            CompletableFuture<Held> waiting = used.acquireAsync("k", DEFAULTS);
+            server.untilWaiting(1);
+            other.shutdown();
+            ExecutionException error = assertThrows(ExecutionException.class, () -> waiting.get(20, TimeUnit.SECONDS));
+            assertEquals("CLOSED", assertInstanceOf(LockException.class, error.getCause()).word());
+            assertEquals("CLOSED", assertThrows(LockException.class, () -> used.acquire("k")).word());
+        }
     }
 
     @Test

@@ -43,13 +43,15 @@ public final class DlockLockRegistry implements RenewableLockRegistry<Distribute
     }
 
     /**
-     * The lock of this key.
+     * The lock of this key. Its methods that lock throw a {@link CannotAcquireLockException} if the server refuses, or
+     * cannot be reached. {@code unlock} throws a {@link ConcurrentModificationException} if the lock was, or may have been,
+     * lost before, and an IllegalStateException if this thread does not hold it.
      *
-     * @throws IllegalArgumentException if the key is no text
+     * @throws IllegalArgumentException if the key is no text, or the options have a timeout
      */
     @Override
     public DistributedLock obtain(Object lockKey) {
-        return new SpringLock(view(lockKey));
+        return new SpringLock(view(lockKey), options.lease());
     }
 
     /**
@@ -62,6 +64,7 @@ public final class DlockLockRegistry implements RenewableLockRegistry<Distribute
         renewLock(lockKey, options.lease());
     }
 
+    /** As {@link #renewLock(Object)}, with this lease. */
     @Override
     public void renewLock(Object lockKey, Duration ttl) {
         Held held = view(lockKey).held();
@@ -90,15 +93,11 @@ public final class DlockLockRegistry implements RenewableLockRegistry<Distribute
         return "DlockLockRegistry[" + registryKey + "]";
     }
 
-    /** A view whose errors are those of Spring. */
-    private record SpringLock(LockView view) implements DistributedLock {
+    /** A view whose errors are those of Spring, with its lease. */
+    private record SpringLock(LockView view, Duration lease) implements DistributedLock {
         @Override
         public void lock() {
-            try {
-                view.lock();
-            } catch (LockException error) {
-                throw notAcquired(error);
-            }
+            lock(lease);
         }
 
         @Override
@@ -130,11 +129,7 @@ public final class DlockLockRegistry implements RenewableLockRegistry<Distribute
 
         @Override
         public boolean tryLock(long time, TimeUnit unit) throws InterruptedException {
-            try {
-                return view.tryLock(time, unit);
-            } catch (LockException error) {
-                throw notAcquired(error);
-            }
+            return tryLock(Duration.ofNanos(unit.toNanos(time)), lease);
         }
 
         @Override

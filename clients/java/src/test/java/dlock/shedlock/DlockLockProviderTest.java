@@ -31,7 +31,7 @@ class DlockLockProviderTest extends WithServer {
 
     @Test
     void lock_ends_after_lock_at_most_for_without_renewal() {
-        lock(Duration.ofMillis(200), Duration.ZERO).orElseThrow();
+        lock(Duration.ofSeconds(1), Duration.ZERO).orElseThrow();
         server.untilNothingIsLeft();
     }
 
@@ -48,10 +48,10 @@ class DlockLockProviderTest extends WithServer {
 
     @Test
     void extended_lock_replaces_the_first_and_lasts_longer() throws Exception {
-        SimpleLock first = lock(Duration.ofMillis(400), Duration.ZERO).orElseThrow();
+        SimpleLock first = lock(Duration.ofSeconds(2), Duration.ZERO).orElseThrow();
         SimpleLock second = first.extend(MINUTE, Duration.ZERO).orElseThrow();
         assertThrows(IllegalStateException.class, first::unlock);
-        Thread.sleep(500);
+        Thread.sleep(2_000);
         assertTrue(lock(MINUTE, Duration.ZERO).isEmpty());
         second.unlock();
     }

@@ -64,10 +64,11 @@ class DlockLockRegistryTest extends WithServer {
     @Test
     void lease_is_renewed_without_a_scheduler() throws Exception {
         DlockLockRegistry registry = new DlockLockRegistry(
-                locks, "orders", LockOptions.defaults().lease(Duration.ofMillis(300)));
+                locks, "orders", LockOptions.defaults().lease(Duration.ofSeconds(3)));
+        long before = server.calls("dlock.extend");
         DistributedLock lock = registry.obtain("42");
         lock.lock();
-        Thread.sleep(1_000);
+        TestServer.until("it is renewed", () -> server.calls("dlock.extend") > before);
         lock.unlock();
     }
 
@@ -126,5 +127,7 @@ class DlockLockRegistryTest extends WithServer {
         first.stop();
         assertTrue(second.await(20, TimeUnit.SECONDS));
         next.stop();
+        // Its thread unlocks later, for which it needs the client.
+        server.untilNothingIsLeft();
     }
 }
