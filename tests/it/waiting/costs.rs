@@ -76,6 +76,8 @@ fn request_ids_cost_little_with_many_grants_in_flight() {
         let usec = server_usec(&mut client, "exec", |client| {
             client.batch(&commands);
         });
+        // The readers are served in steps, between which a server with threads for I/O takes commands.
+        client.wait_for_queue("door", 0);
         client.ask::<i64>("DEL door gate");
         client.acquire("door alice 60000");
         usec
