@@ -3,11 +3,12 @@
 //
 //   node simulate.js QUINT PAGE FILTER [FOLDER N]
 //
-// QUINT: the installed package. FILTER: only the modules of bugs/PAGE.qnt whose names contain it. N runs of the page are
-// written to FOLDER.
+// QUINT: the installed package. FILTER: only the modules of bugs/PAGE.qnt whose names contain it. N of the runs of the
+// page with all of its rules are written to FOLDER.
 const fs = require('fs')
 const [quint, page, filter, folder, runs] = process.argv.slice(2)
 const { load, parse, typecheck, runSimulator } = require(`${quint}/dist/src/cliCommands`)
+require('./faster')(quint)
 
 const input = `bugs/${page}.qnt`
 const steps = page === 'quorum' ? 40 : 20
@@ -35,14 +36,12 @@ async function main() {
     return runSimulator({ ...checked.value, args: { ...defaults, ...changes } })
   }
 
-  if (folder) {
-    const outItf = `${folder}/${page}-{seq}.itf.json`
-    await simulate(`${page}Rules`, { maxSamples: +runs, nTraces: +runs, outItf })
-  }
+  const written = folder && { nTraces: +runs, outItf: `${folder}/${page}-{seq}.itf.json` }
   for (const module of names(input, /^module (\w+)/gm).filter(name => name.includes(filter))) {
     const isBug = module !== `${page}Rules`
     const checks = isBug ? [invariantOf(module)] : invariants
-    const result = await simulate(module, { invariants: checks, maxSamples: isBug ? RUNS_TO_VIOLATION : RUNS })
+    const changes = isBug ? { maxSamples: RUNS_TO_VIOLATION } : { maxSamples: RUNS, ...written }
+    const result = await simulate(module, { invariants: checks, ...changes })
     const outcome = result.isRight() ? 'no violation' : result.value.msg
     if (outcome === (isBug ? 'Invariant violated' : 'no violation')) {
       console.log(isBug ? `spec: ${module}: violates ${checks}` : `spec: ${page}: ${checks.length} invariants hold`)
