@@ -30,7 +30,7 @@ pub struct Memory {
     /// What the clocks show.
     pub clocks: Clocks,
     /// What the server says of itself and of the running command.
-    pub flags: MemoryFlags,
+    pub flags: Flags,
     /// Whether clients are paused.
     pub is_paused: bool,
     /// Why the server would accept no write of a client, if so.
@@ -100,19 +100,6 @@ pub struct Clocks {
     pub unix_ms: u64,
     /// The next random bits.
     pub random: u64,
-}
-
-/// See [`Flags`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct MemoryFlags {
-    /// It follows another server.
-    pub is_replica: bool,
-    /// It loads its files.
-    pub is_loading: bool,
-    /// It is a node of a cluster.
-    pub is_cluster: bool,
-    /// The command comes from the primary or from the append-only file.
-    pub must_obey: bool,
 }
 
 /// A command that replicas and the append-only file get.
@@ -396,10 +383,9 @@ impl Process for Memory {
 impl Host for Memory {
     type Name<'n> = &'n [u8];
     type OwnName = Box<[u8]>;
-    type Flags = MemoryFlags;
     type Key<'h> = MemoryKey<'h>;
 
-    fn flags(&self) -> MemoryFlags {
+    fn flags(&self) -> Flags {
         self.flags
     }
 
@@ -446,7 +432,7 @@ impl Host for Memory {
         read(stored, &mut self.state)
     }
 
-    fn check_write(&mut self, _: &[u8], _: MemoryFlags) -> WriteCheck {
+    fn check_write(&mut self, _: &[u8], _: Flags) -> WriteCheck {
         self.refusal.clone().unwrap_or(WriteCheck::Accepted)
     }
 
@@ -542,31 +528,5 @@ impl<'h> OpenKey<'h, Memory> for MemoryKey<'h> {
 
     fn close(self) -> &'h mut Memory {
         self.host
-    }
-}
-
-impl Flags for MemoryFlags {
-    fn is_primary(self) -> bool {
-        !self.is_replica
-    }
-
-    fn is_loading(self) -> bool {
-        self.is_loading
-    }
-
-    fn is_cluster(self) -> bool {
-        self.is_cluster
-    }
-
-    fn has_aof(self) -> bool {
-        true
-    }
-
-    fn must_obey(self) -> bool {
-        self.must_obey
-    }
-
-    fn is_slot_import(self) -> bool {
-        false
     }
 }

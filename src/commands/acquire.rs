@@ -53,7 +53,6 @@ impl Command for Acquire {
         ],
         categories: "write fast blocking",
         own_category: Some(CATEGORY),
-        since: c"0.1.0",
     };
 
     fn run(call: &mut Invocation<'_>) -> Result<(), Error> {
@@ -65,7 +64,7 @@ impl Command for Acquire {
             held_back::check_told_at_once(&mut call.ctx)?;
         }
         let user = if is_queued { call.ctx.user() } else { Vec::new() };
-        match engine::acquire(&mut call.ctx, key, flags, &user, &request)? {
+        match engine::acquire(&mut call.ctx, key, flags.into(), &user, &request)? {
             Acquired::Granted(granted) => reply_grant(&call.ctx, &granted),
             Acquired::NotGranted => call.ctx.reply_null_array(),
             Acquired::Queued(ahead) if is_queued => {

@@ -22,12 +22,11 @@ impl Command for Apply {
         arguments: &[Argument::key(c"key"), Argument::string(c"change")],
         categories: "write slow admin dangerous",
         own_category: None,
-        since: c"0.1.0",
     };
 
     fn run(call: &mut Invocation<'_>) -> Result<(), Error> {
         let (key, change, flags) = (call.arg(1)?, call.arg(2)?, call.ctx.flags());
-        engine::apply(&mut call.ctx, key, flags, change.bytes())?;
+        engine::apply(&mut call.ctx, key, flags.into(), change.bytes())?;
         call.ctx.reply_ok();
         Ok(())
     }

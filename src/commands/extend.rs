@@ -37,7 +37,6 @@ impl Command for Extend {
         ],
         categories: "write fast",
         own_category: Some(CATEGORY),
-        since: c"0.1.0",
     };
 
     fn run(call: &mut Invocation<'_>) -> Result<(), Error> {
@@ -46,7 +45,7 @@ impl Command for Extend {
         if !flags.can_block() {
             held_back::check_told_at_once(&mut call.ctx)?;
         }
-        let extended = decide(&mut call.ctx, key, flags, Cause::Client, |transition| {
+        let extended = decide(&mut call.ctx, key, flags.into(), Cause::Client, |transition| {
             let lease_ms = transition.extend(&request)?;
             Ok((!transition.is_held_back()).then_some(lease_ms))
         })?;

@@ -28,7 +28,6 @@ impl Command for Grants {
         ],
         categories: "slow blocking",
         own_category: Some(CATEGORY),
-        since: c"0.1.0",
     };
 
     fn run(call: &mut Invocation<'_>) -> Result<(), Error> {
@@ -39,7 +38,7 @@ impl Command for Grants {
             request.block_ms = None;
         }
         let user = ctx.user();
-        if let Some(reply) = answering::receive(ctx, flags, &user, &request)? {
+        if let Some(reply) = answering::receive(ctx, flags.into(), &user, &request)? {
             reply_grants(ctx, &reply);
         }
         Ok(())

@@ -40,7 +40,6 @@ impl Command for Guard {
         ],
         categories: "write slow",
         own_category: Some(CATEGORY),
-        since: c"0.1.0",
     };
 
     fn run(call: &mut Invocation<'_>) -> Result<(), Error> {
@@ -51,7 +50,7 @@ impl Command for Guard {
             reject_foreign_keys(&mut call.ctx, key, command)?;
         }
         let flags = call.ctx.flags();
-        let lease_ms = guard::check(&mut call.ctx, key, flags, &request)?;
+        let lease_ms = guard::check(&mut call.ctx, key, flags.into(), &request)?;
         match command {
             Some(command) => call.ctx.run(&command)?,
             None => call.ctx.reply_integer(lease_ms),

@@ -33,7 +33,6 @@ impl Command for Help {
         arguments: &[],
         categories: "read fast",
         own_category: Some(CATEGORY),
-        since: c"0.1.0",
     };
 
     fn run(call: &mut Invocation<'_>) -> Result<(), Error> {

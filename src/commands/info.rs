@@ -24,12 +24,11 @@ impl Command for Info {
         arguments: &[Argument::key(c"key")],
         categories: "read fast",
         own_category: Some(CATEGORY),
-        since: c"0.1.0",
     };
 
     fn run(call: &mut Invocation<'_>) -> Result<(), Error> {
         let (name, flags, db) = (call.arg(1)?, call.ctx.flags(), call.ctx.db());
-        let clock = begin_read(&mut call.ctx, flags);
+        let clock = begin_read(&mut call.ctx, flags.into());
         let (waiting, waiters) = waiters(call.ctx.state(), db, name.bytes());
         let key = ReadKey::<LockValue>::open(&mut call.ctx, name);
         let holders: Vec<&Holder> = match key.value() {

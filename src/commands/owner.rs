@@ -22,12 +22,11 @@ impl Command for Owner {
         arguments: &[Argument::key(c"key")],
         categories: "read fast",
         own_category: Some(CATEGORY),
-        since: c"0.1.0",
     };
 
     fn run(call: &mut Invocation<'_>) -> Result<(), Error> {
         let (name, flags) = (call.arg(1)?, call.ctx.flags());
-        let clock = begin_read(&mut call.ctx, flags);
+        let clock = begin_read(&mut call.ctx, flags.into());
         let key = ReadKey::<LockValue>::open(&mut call.ctx, name);
         let owner = match key.value() {
             Value::OtherType => return Err(Error::WrongType),

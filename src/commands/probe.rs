@@ -22,7 +22,6 @@ impl Command for Probe {
         arguments: &[Argument::key(c"key").multiple().optional()],
         categories: "write fast",
         own_category: None,
-        since: c"0.1.0",
     };
 
     fn run(call: &mut Invocation<'_>) -> Result<(), Error> {

@@ -32,13 +32,12 @@ impl Command for Release {
         ],
         categories: "write fast",
         own_category: Some(CATEGORY),
-        since: c"0.1.0",
     };
 
     fn run(call: &mut Invocation<'_>) -> Result<(), Error> {
         let request = dlock_core::Release::parse(call.options())?;
         let (key, flags) = (call.arg(1)?, call.ctx.flags());
-        let holds_left = decide(&mut call.ctx, key, flags, Cause::Client, |transition| {
+        let holds_left = decide(&mut call.ctx, key, flags.into(), Cause::Client, |transition| {
             transition.release(&request)
         })?;
         call.ctx.reply_integer(holds_left);

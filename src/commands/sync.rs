@@ -27,7 +27,6 @@ impl Command for CheckpointCommand {
         ],
         categories: "write slow admin dangerous",
         own_category: None,
-        since: c"0.1.0",
     };
 
     fn run(call: &mut Invocation<'_>) -> Result<(), Error> {
@@ -37,7 +36,7 @@ impl Command for CheckpointCommand {
         };
         let ends_grace = call.arg(3).is_ok_and(|word| word.bytes() == AT_MOST.to_bytes());
         let flags = call.ctx.flags();
-        checkpoint::apply(&mut call.ctx, flags, received, ends_grace)?;
+        checkpoint::apply(&mut call.ctx, flags.into(), received, ends_grace)?;
         call.ctx.reply_ok();
         Ok(())
     }

@@ -125,14 +125,13 @@ impl Process for Ctx<'_> {
 impl<'a> Host for Ctx<'a> {
     type Name<'n> = RStr<'n>;
     type OwnName = RString;
-    type Flags = Flags;
     type Key<'h>
         = WriteKey<'h, 'a, LockValue>
     where
         Self: 'h;
 
-    fn flags(&self) -> Flags {
-        self.flags()
+    fn flags(&self) -> engine::Flags {
+        self.flags().into()
     }
 
     fn is_paused(&self) -> bool {
@@ -174,7 +173,7 @@ impl<'a> Host for Ctx<'a> {
         read(stored, &mut state.engine)
     }
 
-    fn check_write(&mut self, name: RStr<'_>, flags: Flags) -> WriteCheck {
+    fn check_write(&mut self, name: RStr<'_>, flags: engine::Flags) -> WriteCheck {
         check_write(self, name, flags)
     }
 
@@ -267,28 +266,15 @@ impl<'h, 'a> OpenKey<'h, Ctx<'a>> for WriteKey<'h, 'a, LockValue> {
     }
 }
 
-impl engine::Flags for Flags {
-    fn is_primary(self) -> bool {
-        self.is_primary()
-    }
-
-    fn is_loading(self) -> bool {
-        self.is_loading()
-    }
-
-    fn is_cluster(self) -> bool {
-        self.is_cluster()
-    }
-
-    fn has_aof(self) -> bool {
-        self.has_aof()
-    }
-
-    fn must_obey(self) -> bool {
-        self.must_obey()
-    }
-
-    fn is_slot_import(self) -> bool {
-        self.is_slot_import()
+impl From<Flags> for engine::Flags {
+    fn from(flags: Flags) -> Self {
+        Self {
+            is_replica: !flags.is_primary(),
+            is_loading: flags.is_loading(),
+            is_cluster: flags.is_cluster(),
+            has_aof: flags.has_aof(),
+            must_obey: flags.must_obey(),
+            is_slot_import: flags.is_slot_import(),
+        }
     }
 }

@@ -2,10 +2,10 @@
 
 use std::ffi::CStr;
 
-use dlock_core::engine::{LockValue, WriteCheck};
+use dlock_core::engine::{Flags, LockValue, WriteCheck};
 
 use crate::host::location::{Location, locate};
-use crate::redis::{Ctx, Flags, RStr, WriteKey};
+use crate::redis::{Ctx, RStr, WriteKey};
 
 /// The internal command that does nothing.
 pub const PROBE: &CStr = c"dlock.probe";
@@ -26,7 +26,7 @@ fn unless_saving(ctx: &mut Ctx<'_>, key: RStr<'_>) -> WriteCheck {
 
 fn rejected(ctx: &mut Ctx<'_>, key: RStr<'_>, flags: Flags, error: &str) -> WriteCheck {
     match code(error) {
-        _ if !flags.is_cluster() => WriteCheck::Refused,
+        _ if !flags.is_cluster => WriteCheck::Refused,
         // These say nothing about where the key is.
         "NOREPLICAS" | "MISCONF" | "READONLY" | "MASTERDOWN" | "OOM" | "LOADING" => WriteCheck::Refused,
         code if is_cluster_down(code, error) => {

@@ -18,8 +18,6 @@ pub struct Metadata {
     pub categories: &'static str,
     /// The module's own ACL category, if the command is in it.
     pub own_category: Option<&'static str>,
-    /// The version that brought it.
-    pub since: &'static CStr,
 }
 
 pub enum KeyUse {

@@ -2,7 +2,6 @@
 
 use dlock_drill::clients::Plan;
 use dlock_drill::history::{History, Micros};
-use dlock_drill::outcome::{Phase, phases};
 use nix::sys::signal::Signal;
 
 use super::fault::Fault;
@@ -20,11 +19,4 @@ pub struct Drill {
     pub history: History,
     pub terms: Vec<Term>,
     pub interrupted: Option<Signal>,
-}
-
-impl Drill {
-    pub fn phases(&self) -> Vec<Phase> {
-        let faults: Vec<Micros> = self.faults.iter().map(|fault| fault.from).collect();
-        phases(&self.history, self.start, &faults, self.end, &self.plan.passed)
-    }
 }

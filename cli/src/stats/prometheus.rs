@@ -5,56 +5,14 @@ use std::fmt::{Display, Write};
 
 use super::counters::ServerStats;
 
-/// Fields that only increase while the server runs, with their help texts.
-const COUNTERS: &str = "
-acquired: Grants of a lock to a new holder.
-reentered: Additional holds granted to existing holders.
-not_granted: ACQUIRE requests not granted at once and not queued.
-released: Holders that released their last hold.
-extended: Successful EXTEND requests.
-fences_raised: Holders whose fencing token was raised by EXTEND.
-guarded: GUARD requests whose check passed.
-guards_refused: GUARD requests whose check failed.
-expired: Holders removed because their lease expired.
-grants_from_queue: Grants to waiters.
-wait_timeouts: Waiters that timed out.
-grants_rolled_back: Grants rolled back because the waiter had disconnected or its inbox had ended.
-internal_errors: States that should be impossible, which were handled: please report them.
-limit_mismatches: ACQUIRE requests whose LIMIT differs from that of the holders.
-deadlock_searches_abandoned: Requests that wait although their search for deadlocks was abandoned.
-expired_contended: Holders removed because their lease expired while others waited.
-inboxes_ended: Inboxes that ended because nobody received from them any more.
-sync_timeouts: Replies and answers that replicas did not confirm in time.
-errors_late_releases: RELEASE requests by owners that no longer held the lock.";
+/// The fields of INFO: `field | type | help text`. Counters only increase while the server runs.
+const METRICS: &str = include_str!("metrics.txt");
 
-const GAUGES: &str = "
-locks: Locks with a holder, including expired ones that are not removed yet.
-waiters: Waiters in all queues.
-waiters_queued: Waiters whose answers go to inboxes.
-inboxes: Inboxes, from which processes receive the answers to their requests.
-inbox_answers: Answers in inboxes that are not acknowledged.
-contended_locks: Locks with waiters.
-longest_wait_ms: Time that the longest-waiting waiter has waited.
-longest_hold_ms: Time that the oldest holder has held its lock, as of the last renewals.
-fence_known: Highest fencing token granted or observed.
-quorum: Whether this is one of several independent servers that share locks.
-sync_replicas: Replicas that are online, while grants wait for them.
-sync_waiting: Replies and answers that are held back until replicas have the grant.
-grace_left_ms: Remaining time of the grace period, in which no locks are granted.
-aof_failed: Whether the last write or rewrite of the append-only file failed.
-evictable: Whether no locks are granted because the eviction policy could evict them.
-max_lease_ms: Longest lease that the server accepts.";
-
-/// Fields with a total and buckets.
-const HISTOGRAMS: &str = "
-held_ms: How long former holders held their locks.
-waited_ms: How long granted waiters waited.
-sync_ms: How long replies and answers were held back until replicas had the grant.";
-
-/// The help text of a field.
-fn help(table: &'static str, field: &str) -> Option<&'static str> {
-    let mut lines = table.lines().filter_map(|line| line.split_once(": "));
-    lines.find_map(|(name, help)| (name == field).then_some(help))
+/// The type and the help text of a field.
+fn find(field: &str) -> Option<(&'static str, &'static str)> {
+    let mut rows = METRICS.lines().filter_map(|row| row.split_once(" | "));
+    let (_, row) = rows.find(|(name, _)| *name == field)?;
+    row.split_once(" | ")
 }
 
 /// Metrics by name, with their help text, type and samples.
@@ -89,8 +47,8 @@ pub fn exposition(servers: &[ServerStats]) -> String {
         metrics.add(up, "", &labels, u8::from(!stats.is_down));
         add_histograms(&mut metrics, stats);
         for (field, value) in stats.fields.iter().chain(&stats.server_fields) {
-            if help(HISTOGRAMS, field).is_none() {
-                let (name, help, kind) = describe(field);
+            let (name, help, kind) = describe(field);
+            if kind != "histogram" {
                 let error = error_code_of(field).map(|code| ("error", code));
                 let labels: Vec<_> = labels.into_iter().chain(error).collect();
                 metrics.add((&name, help, kind), "", &labels, in_base_unit(field, *value));
@@ -109,12 +67,13 @@ fn add_histograms(metrics: &mut Metrics, stats: &ServerStats) {
     let server = ("server", stats.server.as_str());
     for (field, buckets) in &stats.histograms {
         let sum = stats.fields.iter().find(|(name, _)| name == field);
-        let (Some((_, sum)), Some(help), Some((_, count))) = (sum, help(HISTOGRAMS, field), buckets.last())
-        else {
+        let (name, help, kind @ "histogram") = describe(field) else {
             continue;
         };
-        let (name, ..) = describe(field);
-        let metric = (name.as_str(), help, "histogram");
+        let (Some((_, sum)), Some((_, count))) = (sum, buckets.last()) else {
+            continue;
+        };
+        let metric = (name.as_str(), help, kind);
         for (bound_ms, count) in buckets {
             let bound = bound_ms.map_or("+Inf".to_owned(), |ms| in_base_unit(field, ms));
             metrics.add(metric, "_bucket", &[server, ("le", &bound)], count);
@@ -134,20 +93,16 @@ fn describe(field: &str) -> (String, &'static str, &'static str) {
         let help = "Requests rejected with an error, by error code.";
         return ("dlock_errors_total".to_owned(), help, "counter");
     }
-    if let Some(help) = help(COUNTERS, field) {
-        return (base + "_total", help, "counter");
-    }
-    match help(GAUGES, field) {
-        Some(help) => (base, help, "gauge"),
+    match find(field) {
+        Some((kind @ "counter", help)) => (base + "_total", help, kind),
+        Some((kind, help)) => (base, help, kind),
         None => (base, "Field of INFO dlock.", "untyped"),
     }
 }
 
 /// The error code that a field counts.
 fn error_code_of(field: &str) -> Option<&str> {
-    field
-        .strip_prefix("errors_")
-        .filter(|_| help(COUNTERS, field).is_none())
+    field.strip_prefix("errors_").filter(|_| find(field).is_none())
 }
 
 fn in_base_unit(field: &str, value: u64) -> String {

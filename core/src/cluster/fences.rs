@@ -17,8 +17,6 @@ use crate::time::Instant;
 /// The name of a node in its cluster.
 pub type NodeId = [u8; 40];
 
-/// The interval of announcements.
-pub const ANNOUNCE_INTERVAL_MS: u64 = 1_000;
 /// An announcement may have been under way for some time when it arrives.
 const TRANSIT_MS: u64 = 5;
 /// A node that is silent for longer is partitioned, or dead: it does not grant at the highest rate all the time.

@@ -2,7 +2,7 @@
 
 use super::due;
 use super::error::Error;
-use super::host::{Host, Level, Process};
+use super::host::{Flags, Host, Level, Process};
 use super::lock_change::{Cause, decide};
 use crate::deadlock::Cycle;
 use crate::wire::{Acquire, Acquired};
@@ -14,7 +14,7 @@ const LOG_INTERVAL_MS: u64 = 1_000;
 pub fn acquire<H: Host>(
     host: &mut H,
     name: H::Name<'_>,
-    flags: H::Flags,
+    flags: Flags,
     user: &[u8],
     request: &Acquire<'_>,
 ) -> Result<Acquired, Error> {

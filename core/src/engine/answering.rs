@@ -31,7 +31,7 @@ pub(super) fn deliver(process: &mut impl Process, effects: &mut Effects) {
 /// Carries out a GRANTS of this user. `None`: it waits for answers, and its client is blocked.
 pub fn receive<H: Host>(
     host: &mut H,
-    flags: H::Flags,
+    flags: Flags,
     user: &[u8],
     request: &Grants<'_>,
 ) -> Result<Option<GrantsReply>, Error> {

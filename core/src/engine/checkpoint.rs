@@ -26,11 +26,11 @@ pub(super) fn send_if_due(host: &mut impl Host, now: Instant) {
 /// Applies a checkpoint from the primary or the append-only file: see [`Host::replicate_checkpoint`].
 pub fn apply<H: Host>(
     host: &mut H,
-    flags: H::Flags,
+    flags: Flags,
     checkpoint: Checkpoint,
     ends_grace: bool,
 ) -> Result<(), Error> {
-    if !flags.must_obey() {
+    if !flags.must_obey {
         return Err(Error::Internal);
     }
     let (now, environment) = (host.now(), host.environment());

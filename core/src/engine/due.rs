@@ -20,7 +20,7 @@ const MAX_QUEUES: usize = 500;
 const ANSWERS_PER_QUEUE: usize = 4;
 
 /// Runs due queues before an ACQUIRE. Returns whether a search for deadlocks may follow.
-pub fn process_before<H: Host>(host: &mut H, flags: H::Flags, request: &Acquire<'_>) -> bool {
+pub fn process_before<H: Host>(host: &mut H, flags: Flags, request: &Acquire<'_>) -> bool {
     let now = host.now();
     let state = host.state();
     let may_close_cycle = request.wait.is_some()
@@ -28,7 +28,7 @@ pub fn process_before<H: Host>(host: &mut H, flags: H::Flags, request: &Acquire<
         && state.server.wait_table.involves(request.owner);
     // Newer servers open every key in the slot of the running command. And requests may come in thousands at once: their
     // slices must not add up. The timer does the rest.
-    if flags.is_cluster() || state.schedule.next_pass > now {
+    if flags.is_cluster || state.schedule.next_pass > now {
         let is_current = !may_close_cycle || !state.is_due(now);
         wait_timer::arm(host);
         return is_current;
@@ -101,7 +101,7 @@ fn process_due_while<H: Host>(host: &mut H, goes_on: impl Fn(usize, &H) -> bool)
     is_done
 }
 
-pub(crate) fn process_lock<H: Host>(host: &mut H, name: &LockName, key: H::Name<'_>, flags: H::Flags) {
+pub(crate) fn process_lock<H: Host>(host: &mut H, name: &LockName, key: H::Name<'_>, flags: Flags) {
     match gate::check(host, key, flags) {
         WriteCheck::Accepted => {
             refused::end(host);
@@ -123,7 +123,7 @@ pub(crate) fn process_lock<H: Host>(host: &mut H, name: &LockName, key: H::Name<
     }
 }
 
-fn run_timer_step<H: Host>(host: &mut H, name: &LockName, key: H::Name<'_>, flags: H::Flags) {
+fn run_timer_step<H: Host>(host: &mut H, name: &LockName, key: H::Name<'_>, flags: Flags) {
     let outcome = decide(host, key, flags, Cause::Timer, |transition| {
         transition.on_timer();
         Ok(())

@@ -1,7 +1,7 @@
 //! What the engine does at events of the server. Nothing here grants a lock: queues only become due, because a grant that
 //! is replicated from inside an event could precede the command that has caused it.
 
-use super::host::{Flags, Host, Process};
+use super::host::{Host, Process};
 use super::{held_back, restored, scheduler, wait_timer};
 use crate::cluster::slots::SlotSet;
 use crate::time::Instant;
@@ -16,7 +16,7 @@ pub fn loading_began(process: &mut impl Process) {
 /// That comes before the first tick of the module, and before the node serves any slot.
 pub fn loading_ended(host: &mut impl Host) {
     let flags = host.flags();
-    if !flags.is_cluster() {
+    if !flags.is_cluster {
         let now = host.now();
         host.state().server.start_grace_if_pending(flags.role(), now);
     }

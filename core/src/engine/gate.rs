@@ -10,7 +10,7 @@ pub(super) const RETRY_MS: u64 = 50;
 pub(super) const DEMOTED: &str = "UNBLOCKED this server is a replica now, ask the primary";
 
 /// Whether the server would accept a write of this key.
-pub(super) fn check<H: Host>(host: &mut H, name: H::Name<'_>, flags: H::Flags) -> WriteCheck {
+pub(super) fn check<H: Host>(host: &mut H, name: H::Name<'_>, flags: Flags) -> WriteCheck {
     if !flags.is_primary() {
         return WriteCheck::Elsewhere(DEMOTED.to_owned());
     }

@@ -1,6 +1,6 @@
 //! The exit of a grace period: who lowers its setting ends it sooner.
 
-use super::host::{Flags, Host, Level};
+use super::host::{Host, Level};
 use super::{scheduler, wait_timer};
 use crate::time::{GraceKind, GraceSettings};
 

@@ -33,7 +33,7 @@ pub fn check_command(command: &[u8]) -> Result<(), Error> {
 pub fn check<H: Host>(
     host: &mut H,
     name: H::Name<'_>,
-    flags: H::Flags,
+    flags: Flags,
     request: &Guard<'_>,
 ) -> Result<u64, Error> {
     if !flags.is_active_primary() {

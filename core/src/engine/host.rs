@@ -50,15 +50,13 @@ pub trait Host: Process + Sized {
     type Name<'n>: Copy;
     /// A name that the engine has made.
     type OwnName;
-    /// What the server says of itself and of the running command.
-    type Flags: Flags;
     /// A key that is open for writing.
     type Key<'h>: OpenKey<'h, Self>
     where
         Self: 'h;
 
     /// The flags of this moment.
-    fn flags(&self) -> Self::Flags;
+    fn flags(&self) -> Flags;
     /// Whether nothing may be written now: clients are paused, for a failover for instance.
     fn is_paused(&self) -> bool;
     /// The selected database.
@@ -83,7 +81,7 @@ pub trait Host: Process + Sized {
         read: impl FnOnce(Stored<&LockValue>, &mut EngineState) -> R,
     ) -> R;
     /// Whether the server would accept a write of this key by a client now. Only for a primary that is not paused.
-    fn check_write(&mut self, name: Self::Name<'_>, flags: Self::Flags) -> WriteCheck;
+    fn check_write(&mut self, name: Self::Name<'_>, flags: Flags) -> WriteCheck;
 
     /// Whether the server would refuse a command that may grow memory.
     fn is_out_of_memory(&mut self) -> bool;
@@ -118,28 +116,39 @@ pub trait Host: Process + Sized {
 }
 
 /// The state of a server, and of the client of the running command.
-pub trait Flags: Copy {
-    /// The server follows no other one.
-    fn is_primary(self) -> bool;
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Flags {
+    /// The server follows another one.
+    pub is_replica: bool,
     /// It loads its files, or the snapshot of its primary.
-    fn is_loading(self) -> bool;
+    pub is_loading: bool,
     /// It is a node of a cluster.
-    fn is_cluster(self) -> bool;
+    pub is_cluster: bool,
     /// What is replicated goes into an append-only file.
-    fn has_aof(self) -> bool;
+    pub has_aof: bool,
     /// The command comes from the primary or from the append-only file: it is executed as it is.
-    fn must_obey(self) -> bool;
+    pub must_obey: bool,
     /// The command comes from a node that migrates slots to this one, or from a client that poses as one.
-    fn is_slot_import(self) -> bool;
+    pub is_slot_import: bool,
+}
+
+impl Flags {
+    /// The server follows no other one.
+    #[inline]
+    pub fn is_primary(self) -> bool {
+        !self.is_replica
+    }
 
     /// A primary that is not loading: here leases expire by the clock.
-    fn is_active_primary(self) -> bool {
-        self.is_primary() && !self.is_loading()
+    #[inline]
+    pub fn is_active_primary(self) -> bool {
+        self.is_primary() && !self.is_loading
     }
 
     /// The role of the server.
-    fn role(self) -> Role {
-        if self.is_loading() {
+    #[inline]
+    pub fn role(self) -> Role {
+        if self.is_loading {
             Role::Loading
         } else if self.is_primary() {
             Role::Primary

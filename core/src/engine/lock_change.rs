@@ -31,7 +31,7 @@ pub enum Cause {
 pub fn decide<H: Host, R>(
     host: &mut H,
     name: H::Name<'_>,
-    flags: H::Flags,
+    flags: Flags,
     cause: Cause,
     transition: impl FnOnce(&mut Transition<'_>) -> Result<R, crate::wire::Error>,
 ) -> Result<R, Error> {
@@ -39,10 +39,10 @@ pub fn decide<H: Host, R>(
         return Err(Error::ReadOnly);
     }
     let lock = LockNameRef::new(host.db(), H::bytes(name));
-    let slot = flags.is_cluster().then(|| slot_of(lock.key));
+    let slot = flags.is_cluster.then(|| slot_of(lock.key));
     // What the module does by itself is no command that could be replicated in place of the change.
     let targets = &host.state().replication_targets;
-    let has_targets = !targets.has_no_replicas || targets.exports > 0 || flags.has_aof();
+    let has_targets = !targets.has_no_replicas || targets.exports > 0 || flags.has_aof;
     let must_encode = cause != Cause::Client || has_targets;
     // The clock is read here, once for each decision.
     let (now, environment) = (host.now(), host.environment());
@@ -60,9 +60,9 @@ pub fn decide<H: Host, R>(
 
 /// Applies a change of the lock called `name` from the primary or the AOF. From a node that migrates slots to this one
 /// too, but no more than RESTORE accepts: any client of an administrator can pose as one. Rejected from other clients.
-pub fn apply<H: Host>(host: &mut H, name: H::Name<'_>, flags: H::Flags, encoded: &[u8]) -> Result<(), Error> {
-    if !flags.must_obey() {
-        if !flags.is_slot_import() {
+pub fn apply<H: Host>(host: &mut H, name: H::Name<'_>, flags: Flags, encoded: &[u8]) -> Result<(), Error> {
+    if !flags.must_obey {
+        if !flags.is_slot_import {
             return Err(Error::Internal);
         }
         let (fence, lease_ms) = maxima_of_change(encoded)?;

@@ -1,14 +1,14 @@
 //! Grants whose clients were gone before the reply: they are rolled back, so that the next waiter gets the lock.
 
 use super::gate::{self, RETRY_MS};
-use super::host::{Host, WriteCheck};
+use super::host::{Flags, Host, WriteCheck};
 use super::lock_change::{Cause, decide};
 use super::pass::Slice;
 use crate::inbox::Undelivered;
 use crate::wire::{Holds, Release};
 
 /// Rolls back what can be written now, a slice of it. What cannot stays until its lease has ended.
-pub(super) fn roll_back_grants<H: Host>(host: &mut H, flags: H::Flags, slice: &Slice) {
+pub(super) fn roll_back_grants<H: Host>(host: &mut H, flags: Flags, slice: &Slice) {
     let now = host.now();
     let state = host.state();
     if state.rollback_not_before > now {
@@ -42,7 +42,7 @@ pub(super) fn roll_back_grants<H: Host>(host: &mut H, flags: H::Flags, slice: &S
     }
 }
 
-fn roll_back<H: Host>(host: &mut H, flags: H::Flags, key: H::Name<'_>, grant: &Undelivered) {
+fn roll_back<H: Host>(host: &mut H, flags: Flags, key: H::Name<'_>, grant: &Undelivered) {
     let id = grant.request_id.as_deref();
     let request = Release {
         owner: &grant.owner,

@@ -41,7 +41,7 @@ pub fn on_slice_timer(host: &mut impl Host) {
 /// Called by the cron and by the slice timer.
 pub fn run_jobs(host: &mut impl Host) {
     let flags = host.flags();
-    if flags.is_loading() {
+    if flags.is_loading {
         return;
     }
     start_term(host, flags);
@@ -61,7 +61,7 @@ pub fn run_jobs(host: &mut impl Host) {
 }
 
 /// Runs a slice of each job. Returns whether there is more to do, besides what the wait timer is armed for.
-fn run_slices<H: Host>(host: &mut H, pass: Pass, flags: H::Flags, now: Instant) -> bool {
+fn run_slices<H: Host>(host: &mut H, pass: Pass, flags: Flags, now: Instant) -> bool {
     let mut more = sweeper::lazy_free(host, &pass);
     inboxes::process(host, &pass);
     due::process_due(host, &pass);
@@ -75,7 +75,7 @@ fn run_slices<H: Host>(host: &mut H, pass: Pass, flags: H::Flags, now: Instant) 
 }
 
 /// Starts what is pending after a start or a promotion, and logs what has started, here or before a decision.
-fn start_term<H: Host>(host: &mut H, flags: H::Flags) {
+fn start_term<H: Host>(host: &mut H, flags: Flags) {
     let (now, environment) = (host.now(), host.environment());
     let inputs = Inputs {
         now,
@@ -94,7 +94,7 @@ fn start_term<H: Host>(host: &mut H, flags: H::Flags) {
     log_grace(host, flags, left_ms);
 }
 
-fn log_grace<H: Host>(host: &mut H, flags: H::Flags, left_ms: u64) {
+fn log_grace<H: Host>(host: &mut H, flags: Flags, left_ms: u64) {
     let state = host.state();
     let is_running = left_ms > 0;
     if std::mem::replace(&mut state.schedule.grace_logged, is_running) == is_running {
@@ -124,14 +124,14 @@ fn log_grace<H: Host>(host: &mut H, flags: H::Flags, left_ms: u64) {
 }
 
 /// Once a second: refreshes the replication targets and the slots of the cluster, and announces fences to its nodes.
-fn refresh_environment<H: Host>(host: &mut H, flags: H::Flags, now: Instant) {
+fn refresh_environment<H: Host>(host: &mut H, flags: Flags, now: Instant) {
     if host.state().schedule.next_refresh > now {
         return;
     }
     host.state().schedule.next_refresh = now.after_ms(REFRESH_INTERVAL_MS);
     refresh_replication_targets(host);
     held_back::look_soon(host);
-    if flags.is_cluster() {
+    if flags.is_cluster {
         refresh_slots(host, now);
         if flags.is_primary() {
             announce(host, true);

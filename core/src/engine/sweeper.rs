@@ -17,7 +17,7 @@ const NOT_OWNED_RETRY_MS: u64 = 10_000;
 const LOCKS_PER_CLOCK_READ: usize = 8;
 
 /// Removes holders whose leases have expired, in slices. Returns whether there are more.
-pub(super) fn expire_due_locks<H: Host>(host: &mut H, pass: &Pass, flags: H::Flags, now: Instant) -> bool {
+pub(super) fn expire_due_locks<H: Host>(host: &mut H, pass: &Pass, flags: Flags, now: Instant) -> bool {
     let slice = pass.slice(SLICE_MS, host);
     loop {
         for _ in 0..LOCKS_PER_CLOCK_READ {
@@ -27,7 +27,7 @@ pub(super) fn expire_due_locks<H: Host>(host: &mut H, pass: &Pass, flags: H::Fla
             if !host.select_db(due.db) {
                 continue;
             }
-            if flags.is_cluster() && !is_owned(host, &due) {
+            if flags.is_cluster && !is_owned(host, &due) {
                 postpone(host, &due, now.after_ms(NOT_OWNED_RETRY_MS));
             } else {
                 expire_holders(host, flags, &due);
@@ -56,7 +56,7 @@ fn postpone<H: Host>(host: &mut H, due: &DueLock, at: Instant) {
 }
 
 /// An entry may be wrong by now. Then nothing changes, or the key has another type.
-fn expire_holders<H: Host>(host: &mut H, flags: H::Flags, due: &DueLock) {
+fn expire_holders<H: Host>(host: &mut H, flags: Flags, due: &DueLock) {
     let key = H::make_name(due.name.as_bytes());
     let cause = Cause::Expiry(due.handle);
     let outcome = decide(host, H::name(&key), flags, cause, |transition| {

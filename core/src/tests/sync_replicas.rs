@@ -2,7 +2,7 @@
 //! Its two replicas acknowledge at once, late, or never.
 
 use super::dsl::{code, shown};
-use crate::engine::{Flags, Host, Process, answering, events, held_back};
+use crate::engine::{Host, Process, answering, events, held_back};
 use crate::inbox::Reply;
 use crate::memory::Memory;
 use crate::names::Call;

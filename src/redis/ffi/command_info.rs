@@ -9,6 +9,8 @@ use crate::redis::ffi::api::api;
 use crate::redis::metadata::{Argument, KeyUse, Kind, Metadata};
 
 const OK: c_int = raw::REDISMODULE_OK as c_int;
+/// The version that brought the commands.
+const SINCE: &CStr = c"0.1.0";
 
 /// Redis 7.2 and later; before, a module's command is in no category.
 pub(super) fn categorize(command: *mut raw::RedisModuleCommand, metadata: &Metadata) -> bool {
@@ -36,7 +38,7 @@ pub(super) fn describe(command: *mut raw::RedisModuleCommand, metadata: &Metadat
         version: &version,
         summary: metadata.summary.as_ptr(),
         complexity: metadata.complexity.as_ptr(),
-        since: metadata.since.as_ptr(),
+        since: SINCE.as_ptr(),
         history: ptr::null_mut(),
         tips: ptr::null(),
         arity: metadata.arity,

@@ -35,7 +35,7 @@
 //! | `_` | anything |
 //! | `$fence` | binds a number to the name, or is equal to the one that is bound |
 //! | `$new > $fence` | binds a number that is larger than the one that is bound to the other name; so with `<` |
-//! | `!BUSY` | an error with this code |
+//! | `!BUSY`, `!ERR LIMIT requires` | an error that begins with these words |
 //! | `[$cursor, 0, []]` | an array |
 //! | `$fence+1` | one more than what is bound |
 //! | `waits` | none yet: the server has blocked the client |

@@ -22,6 +22,7 @@ pub enum Pattern {
     Running(i64),
     AtLeast(i64),
     Text(String),
+    /// That begins with these words.
     Error(String),
     /// Binds a number, which must compare so with the one that is bound to the other name.
     Name(String, Option<(Ordering, String)>),
@@ -53,7 +54,11 @@ impl Pattern {
             (Self::Text(text), Value::BulkString(bytes)) => text.as_bytes() == bytes,
             (Self::Text(text), Value::SimpleString(simple)) => text == simple,
             (Self::Text(text), Value::Okay) => text == "OK",
-            (Self::Error(code), Value::ServerError(error)) => error.code() == code,
+            (Self::Error(words), Value::ServerError(error)) => {
+                let text = format!("{} {}", error.code(), error.details().unwrap_or_default());
+                let rest = text.strip_prefix(words.as_str());
+                rest.is_some_and(|rest| !rest.starts_with(char::is_alphanumeric))
+            }
             (Self::Array(patterns), Value::Array(items)) => {
                 let mut pairs = patterns.iter().zip(items);
                 patterns.len() == items.len() && pairs.all(|(pattern, item)| pattern.matches(item, bound))
