@@ -386,7 +386,10 @@ impl Host for Memory {
     type Key<'h> = MemoryKey<'h>;
 
     fn flags(&self) -> Flags {
-        self.flags
+        Flags {
+            has_aof: true,
+            ..self.flags
+        }
     }
 
     fn is_paused(&self) -> bool {
