@@ -17,8 +17,10 @@ use crate::stats::ms;
 const CASES: [(usize, usize); 5] = [(1, 0), (1, 1), (2, 0), (2, 1), (2, 2)];
 /// Each with a lock of its own.
 const CLIENTS: [usize; 2] = [1, 64];
-/// Between two requests for a lock after a failover.
+/// Between two requests for a lock.
 const RETRY: Duration = Duration::from_millis(1);
+/// Longer than any grace period here.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 pub fn free_lock(scale: Scale, results: &mut Results) -> Result<()> {
     for (round, case) in turns(scale.rounds(3), CASES.len()) {
@@ -35,10 +37,7 @@ fn one_round(
     results: &mut Results,
 ) -> Result<()> {
     let server = Server::with_replicas(replicas, &format!("dlock.min-sync-replicas {acknowledging}"))?;
-    // A new replica acknowledges once a second until it is asked: none is waited for once one grant has been told.
-    let mut first = LockOwner::new(&server, "first", "owner", LEASE)?;
-    first.ask()?;
-    first.granted()?;
+    grant(&server, "first", LEASE)?;
     let setting = format!("{acknowledging} of {replicas}");
     for count in CLIENTS {
         let client = |number| {
@@ -96,20 +95,25 @@ pub fn failover(scale: Scale, results: &mut Results) -> Result<()> {
 fn pause_ms(lines: &str, lease_ms: u64, is_replaced: bool) -> Result<f64> {
     let mut server = Server::with_replicas(2, lines)?;
     let lease = lease_ms.to_string();
-    server
-        .connect()?
-        .call(&["DLOCK.ACQUIRE", "held", "holder", &lease])?;
+    grant(&server, "held", &lease)?;
     let killed = Instant::now();
     server.fail_over()?;
     if is_replaced {
         server.add_replica(lines);
     }
+    grant(&server, "free", &lease)?;
+    Ok(ms(killed.elapsed()))
+}
+
+/// Asks for a lock until it is granted. Replicas are new, or a grace period is running: errors name what is waited for.
+fn grant(server: &Server, key: &str, lease: &str) -> Result<()> {
     let mut client = server.connect()?;
+    let deadline = Instant::now() + PATIENCE;
     loop {
-        // Errors name what it waits for: a grace period, or replicas.
-        if let Ok(Value::Array(_)) = client.ask::<Value>(&["DLOCK.ACQUIRE", "free", "owner", &lease]) {
-            return Ok(ms(killed.elapsed()));
+        match client.ask::<Value>(&["DLOCK.ACQUIRE", key, "owner", lease]) {
+            Ok(Value::Array(_)) => return Ok(()),
+            Err(error) if Instant::now() > deadline => return Err(error),
+            _ => std::thread::sleep(RETRY),
         }
-        std::thread::sleep(RETRY);
     }
 }
