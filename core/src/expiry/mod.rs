@@ -155,8 +155,8 @@ mod tests {
                 index.insert(db, &n.to_be_bytes(), at);
             }
         }
-        index.flush(1);
-        assert_eq!(index.len(), 4000);
+        index.flush(0);
+        assert_eq!(index.len(), 4000, "the first one only");
         index.flush(-1);
         assert_eq!(index.len(), 0);
         let kept = index.insert(0, b"later", Instant::default());

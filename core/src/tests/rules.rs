@@ -77,6 +77,21 @@ fn lock_with_as_many_holders_as_the_setting_allows_is_not_granted() {
     server.granted("ACQUIRE a carol 60000 SHARED");
 }
 
+/// It waits for a lock that RESTORE then puts under the key, with a hold of the same request.
+#[test]
+fn waiting_reqid_restored_as_hold_counts_once() {
+    let mut server = server();
+    server.granted("ACQUIRE a alice 60000 REQID r1");
+    let dumped = server.lock("a").clone();
+    server.replace(0, Lock::default());
+    server.granted("ACQUIRE a bob 60000");
+    let again = server.waits("ACQUIRE a alice 60000 BLOCK 0 REQID r1");
+    server.replace(0, dumped);
+    server.process_due();
+    assert!(server.has_been_granted(again));
+    assert_eq!(server.lock("a").holders()[0].holds(), 1);
+}
+
 fn roll_back(server: &mut Server, owner: &str, fence: u64, holds: wire::Holds<'_>) -> bool {
     let (owner, fence) = (owner.as_bytes(), Some(fence));
     server.rollback_grant(0, &Release { owner, fence, holds })
