@@ -384,9 +384,9 @@ pub struct StatsArgs {
     pub json: bool,
 }
 
-/// Watch the locks with the most waiters, on the whole screen
+/// Watch locks in a full-screen view
 ///
-/// Ctrl-C ends it. `dlock show NAME` shows the waiters of a lock, `dlock ls --held-over TIME` what is held for long.
+/// Keys: q quits, s changes the sort order. `dlock show NAME` shows the waiters of a lock.
 ///
 /// Shows locks that are held, and queues of locks that were held since top started. Other waiters are counted, but
 /// servers do not report the names of their locks.

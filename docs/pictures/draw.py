@@ -248,7 +248,7 @@ def top():
     _, *wide = (DOCS / "pictures" / "top.txt").read_text(encoding="utf-8").splitlines()
     wide, narrow = wide[: wide.index("#")], wide[wide.index("#") + 1 :]
     width = 8.4 * 114 + 20
-    p = Picture("dlock top, on a server with nine locks", 18 * 13 + 20, math.ceil(width), NARROW)
+    p = Picture("dlock top, on a server with nine locks", 18 * 17 + 20, math.ceil(width), NARROW)
     for name, lines, scale in ("wide", wide, 1), ("narrow", narrow, width / (8.4 * 50 + 20)):
         p.add(f'<g class="{name}" transform="scale({scale:.4g})">')
         for row, line in enumerate(lines):

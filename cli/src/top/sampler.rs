@@ -1,45 +1,43 @@
-//! Reads the state of the servers again and again.
-
-use std::cmp::Reverse;
-use std::collections::BTreeSet;
-use std::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::mpsc::Sender;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::exit::Failure;
 use crate::lock::NamedLock;
 use crate::scan::{self, KeyspaceScan};
 use crate::server::{Node, Target};
+use crate::stats;
 
 /// SCAN calls per server and sample: a large keyspace is scanned over several samples.
 const BATCHES_PER_SAMPLE: usize = 20;
 /// The number of locks that are read per server.
 const MAX_LOCKS_PER_NODE: usize = 2000;
 
+pub type SampleResult = Result<Sample, Failure>;
+
 /// The state of all servers at about the same time.
-#[derive(Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Sample {
     pub servers: usize,
+    /// Why other servers are missing.
+    pub unreachable: Vec<String>,
     /// The role of the last server. All of a cluster are primaries.
     pub role: &'static str,
-    pub held: u64,
-    pub waiters: u64,
-    /// Those of them whose answers go to inboxes.
-    pub queued: u64,
-    pub longest_wait: Duration,
-    pub grace_left: Duration,
-    /// Those with the most waiters come first.
+    /// The fields of INFO dlock: the sum over all servers, or the maximum for some fields.
+    pub counters: BTreeMap<String, u64>,
     pub locks: Vec<NamedLock>,
-    /// Why a server, or a newer sample, is missing.
-    pub error: Option<String>,
+    /// Time since the previous sample.
+    pub elapsed: Duration,
 }
 
-/// Samples the servers.
+/// Samples the servers periodically.
 pub struct Sampler {
     target: Target,
     pattern: Option<Vec<u8>>,
     watched: Vec<WatchedNode>,
-    /// Why the other servers are missing.
-    error: Option<String>,
-    must_reconnect: bool,
+    unreachable: Vec<String>,
+    last: Instant,
 }
 
 /// A server and the names of its known locks.
@@ -55,19 +53,16 @@ impl Sampler {
             target: target.clone(),
             pattern: pattern.map(<[u8]>::to_vec),
             watched: Vec::new(),
-            error: None,
-            must_reconnect: false,
+            unreachable: Vec::new(),
+            last: Instant::now(),
         };
         sampler.reconnect()?;
-        for watched in &mut sampler.watched {
-            watched.node.require_module()?;
-        }
         Ok(sampler)
     }
 
     fn reconnect(&mut self) -> Result<(), Failure> {
         let (nodes, failures) = self.target.reachable_primaries()?;
-        self.error = failures.into_iter().next().map(|failure| failure.message);
+        self.unreachable = failures.into_iter().map(|failure| failure.message).collect();
         self.watched = nodes
             .into_iter()
             .map(|node| WatchedNode {
@@ -79,46 +74,55 @@ impl Sampler {
         Ok(())
     }
 
-    pub fn sample(&mut self) -> Result<Sample, Failure> {
-        if self.must_reconnect {
-            self.reconnect()?;
+    /// Samples until the receiver is dropped.
+    pub fn run(mut self, every: Duration, results: &Sender<SampleResult>) {
+        let mut must_reconnect = false;
+        loop {
+            thread::sleep(every);
+            let connected = if must_reconnect { self.reconnect() } else { Ok(()) };
+            let result = connected.and_then(|()| self.sample());
+            must_reconnect = result.is_err() || !self.unreachable.is_empty();
+            if results.send(result).is_err() {
+                return;
+            }
         }
-        // Unless all of it succeeds.
-        self.must_reconnect = true;
+    }
+
+    pub fn sample(&mut self) -> SampleResult {
         let mut sample = Sample {
             servers: self.watched.len(),
-            error: self.error.clone(),
+            unreachable: self.unreachable.clone(),
             ..Sample::default()
         };
         for watched in &mut self.watched {
-            watched.add_to(&mut sample)?;
+            let stats = stats::fetch(&mut watched.node)?;
+            sample.role = stats.role;
+            for (field, value) in stats.fields {
+                let is_maximum = is_maximum(&field);
+                let known = sample.counters.entry(field).or_default();
+                *known = match is_maximum {
+                    true => value.max(*known),
+                    false => known.wrapping_add(value),
+                };
+            }
+            sample.locks.extend(watched.sample()?);
         }
-        sample.locks.sort_by(|a, b| a.name.cmp(&b.name));
-        sample.locks.sort_by_key(|lock| Reverse(lock.waiting()));
-        self.must_reconnect = self.error.is_some();
+        sample.elapsed = self.last.elapsed();
+        self.last = Instant::now();
         Ok(sample)
     }
 }
 
-impl WatchedNode {
-    fn add_to(&mut self, sample: &mut Sample) -> Result<(), Failure> {
-        let info = self.node.info(&["dlock", "replication"])?;
-        let number = |field| info.number(field).unwrap_or(0);
-        let time = |field| Duration::from_millis(number(field));
-        sample.role = match info.get("role") {
-            "slave" => "replica",
-            _ => "primary",
-        };
-        sample.held += number("dlock_locks");
-        sample.waiters += number("dlock_waiters");
-        sample.queued += number("dlock_waiters_queued");
-        sample.longest_wait = sample.longest_wait.max(time("dlock_longest_wait_ms"));
-        sample.grace_left = sample.grace_left.max(time("dlock_grace_left_ms"));
-        sample.locks.extend(self.locks()?);
-        Ok(())
-    }
+/// Whether to combine a field by its maximum instead of its sum.
+fn is_maximum(field: &str) -> bool {
+    matches!(
+        field,
+        "longest_wait_ms" | "fence_known" | "grace_left_ms" | "max_lease_ms"
+    )
+}
 
-    fn locks(&mut self) -> Result<Vec<NamedLock>, Failure> {
+impl WatchedNode {
+    fn sample(&mut self) -> Result<Vec<NamedLock>, Failure> {
         for _ in 0..BATCHES_PER_SAMPLE {
             self.names.extend(self.scan.next_batch(&mut self.node)?);
             if self.scan.is_done() {
@@ -129,9 +133,21 @@ impl WatchedNode {
             self.names.pop_last();
         }
         // Locks that the user has no permission to read are not shown.
-        let mut locks = scan::fetch_infos(&mut self.node, self.names.iter().cloned().collect())?.locks;
-        locks.retain(|lock| lock.info.is_some());
+        let found = scan::fetch_infos(&mut self.node, self.names.iter().cloned().collect())?;
+        let locks: Vec<NamedLock> = found
+            .locks
+            .into_iter()
+            .filter(|lock| lock.info.is_some())
+            .collect();
         self.names = locks.iter().map(|lock| lock.name.clone()).collect();
         Ok(locks)
     }
+}
+
+#[cfg(test)]
+#[test]
+fn counters_are_summed_and_maxima_are_not() {
+    let summed = ["acquired", "waiters", "locks", "waited_ms", "errors_stale"];
+    assert!(!summed.into_iter().any(is_maximum));
+    assert!(["longest_wait_ms", "grace_left_ms"].into_iter().all(is_maximum));
 }

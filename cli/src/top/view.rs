@@ -1,88 +1,168 @@
-//! Draws a sample on a screen of any size.
+//! Draws the state on a screen of any size.
 
-use std::io::stdout;
 use std::time::Duration;
 
-use rustix::termios::tcgetwinsize;
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::Line;
+use ratatui::widgets::Paragraph;
 
-use super::sampler::Sample;
+use super::state::{State, held, waited};
 use crate::duration;
 use crate::lock::NamedLock;
-use crate::output::{BOLD, paint};
 use crate::table::Table;
-use crate::text::{display_name, short_owner, truncate, truncate_middle};
+use crate::text::{display_name, short_owner, truncate_middle};
 
-/// A narrow screen cuts off the last of them.
-const COLUMNS: [&str; 7] = [
-    "LOCK",
-    ">WAITING",
-    ">HELD FOR",
-    "HELD BY",
-    ">WAITED",
-    ">LEASE",
-    "KIND",
-];
-/// What columns other than names and holders take, with their spaces.
-const OTHERS: usize = 49;
-/// For names and holders, if that is more than what is left.
-const MIN_NAME_WIDTH: usize = 14;
+const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
+/// A screen with fewer rows shows no counters.
+const MIN_FULL_HEIGHT: u16 = 14;
 
-/// From the upper left corner: clears what it does not overwrite.
-pub fn screen(deployment: &str, sample: &Sample) -> String {
-    let (rows, width) = tcgetwinsize(stdout()).map_or((24, 80), |size| {
-        (usize::from(size.ws_row), usize::from(size.ws_col))
-    });
-    let bold = |line: &str| paint(BOLD, &truncate(line, width));
-    let mut lines = vec![bold(&header(deployment, sample))];
-    lines.extend(sample.error.iter().map(|error| bold(error)));
-    for (n, line) in list(&sample.locks, width).lines().iter().enumerate() {
-        lines.push(if n == 0 { bold(line) } else { truncate(line, width) });
-    }
-    // The cursor stays below them.
-    lines.truncate(rows.saturating_sub(1));
-    format!("\x1b[H{}\x1b[K\r\n\x1b[J", lines.join("\x1b[K\r\n"))
+pub fn draw(frame: &mut Frame<'_>, state: &State) {
+    let counters = u16::from(frame.area().height >= MIN_FULL_HEIGHT);
+    let rows = [
+        Constraint::Length(1),
+        Constraint::Length(counters),
+        Constraint::Min(0),
+        Constraint::Length(1),
+    ];
+    let [head, below, body, foot] = Layout::vertical(rows).areas(frame.area());
+    frame.render_widget(header(state), head);
+    frame.render_widget(counters_line(state), below);
+    draw_list(frame, state, body);
+    frame.render_widget(footer(state), foot);
 }
 
-fn header(deployment: &str, sample: &Sample) -> String {
-    let servers = match sample.servers {
+fn header(state: &State) -> Line<'static> {
+    let servers = match state.sample.servers {
         1 => String::new(),
         servers => format!("{servers} servers, "),
     };
     let mut text = format!(
-        "dlock {deployment} ({}): {servers}{} locks, {} waiting",
-        sample.role, sample.held, sample.waiters
+        "dlock {} ({}): {servers}{} locks, {} waiting",
+        state.deployment,
+        state.sample.role,
+        state.counter("locks"),
+        state.counter("waiters")
     );
-    if sample.queued > 0 {
-        text += &format!(" ({} by inbox)", sample.queued);
+    let queued = state.counter("waiters_queued");
+    if queued > 0 {
+        text += &format!(" ({queued} by inbox)");
     }
-    if !sample.longest_wait.is_zero() {
-        text += &format!(", the longest for {}", duration::format(sample.longest_wait));
+    let longest = state.counter("longest_wait_ms");
+    if longest > 0 {
+        text += &format!(
+            ", the longest for {}",
+            duration::format(Duration::from_millis(longest))
+        );
     }
-    if !sample.grace_left.is_zero() {
-        text += &format!(", GRACE for {}", duration::format(sample.grace_left));
+    let grace = state.counter("grace_left_ms");
+    if grace > 0 {
+        text += &format!(", GRACE for {}", duration::format(Duration::from_millis(grace)));
     }
-    text
+    Line::styled(text, BOLD)
 }
 
-fn list(locks: &[NamedLock], width: usize) -> Table {
-    let mut table = Table::new(&COLUMNS);
-    let name_width = (width.saturating_sub(OTHERS) / 2).max(MIN_NAME_WIDTH);
+/// Rates, and counters since the servers started.
+fn counters_line(state: &State) -> Line<'static> {
+    Line::from(format!(
+        "per second: {} acquired, {} from queue, {} expired; since start: {} timeouts, {} expired, {} errors, \
+         {} late releases",
+        state.acquired.per_second,
+        state.grants_from_queue.per_second,
+        state.expired.per_second,
+        state.counter("wait_timeouts"),
+        state.counter("expired_contended"),
+        state.errors(),
+        state.counter("errors_late_releases"),
+    ))
+}
+
+/// All columns, and on a narrow screen what the person on call needs most.
+const COLUMNS: [&str; 7] = [
+    "LOCK",
+    ">WAITING",
+    ">HELD FOR",
+    ">WAITED",
+    ">LEASE",
+    "KIND",
+    "HELD BY",
+];
+const NARROW_COLUMNS: [&str; 4] = ["LOCK", ">WAITING", ">HELD FOR", "HELD BY"];
+const MIN_FULL_WIDTH: usize = 80;
+/// What columns other than names and holders take, with their spaces.
+const OTHERS: usize = 49;
+const NARROW_OTHERS: usize = 21;
+/// On a screen without room for it, the last columns are cut off.
+const MIN_NAME_WIDTH: usize = 12;
+
+/// The locks as a table that fits on the screen.
+fn list(locks: &[&NamedLock], width: usize) -> Table {
+    let is_full = width >= MIN_FULL_WIDTH;
+    let (mut table, others) = match is_full {
+        true => (Table::new(&COLUMNS), OTHERS),
+        false => (Table::new(&NARROW_COLUMNS), NARROW_OTHERS),
+    };
+    let name_width = (width.saturating_sub(others) / 2).max(MIN_NAME_WIDTH);
     for lock in locks {
-        let (holders, waiters) = (lock.holders().iter(), lock.waiters().iter());
-        let lease = lock.holders().first().map(|holder| holder.lease);
-        table.row(vec![
+        let mut cells = vec![
             truncate_middle(&display_name(&lock.name), name_width).into_owned(),
             lock.waiting().to_string(),
-            time_or_dash(holders.map(|holder| holder.held).max()),
-            lock.held_by(short_owner, name_width),
-            time_or_dash(waiters.map(|waiter| waiter.waited).max()),
-            time_or_dash(lease),
-            lock.kind(),
-        ]);
+            dash_if(lock.holders().is_empty(), held(lock)),
+        ];
+        if is_full {
+            let lease = lock.holders().first().map(|holder| holder.lease);
+            cells.extend([
+                dash_if(lock.waiting() == 0, waited(lock)),
+                dash_if(lease.is_none(), lease.unwrap_or_default()),
+                lock.kind(),
+            ]);
+        }
+        cells.push(lock.held_by(short_owner, name_width));
+        table.row(cells);
     }
     table
 }
 
-fn time_or_dash(time: Option<Duration>) -> String {
-    time.map_or_else(|| "-".to_owned(), duration::format)
+fn dash_if(is_missing: bool, time: Duration) -> String {
+    match is_missing {
+        true => "-".to_owned(),
+        false => duration::format(time),
+    }
+}
+
+fn draw_list(frame: &mut Frame<'_>, state: &State, area: Rect) {
+    let mut rows = state.rows();
+    rows.truncate(usize::from(area.height));
+    let mut lines: Vec<Line<'_>> = list(&rows, usize::from(area.width))
+        .lines()
+        .into_iter()
+        .map(Line::from)
+        .collect();
+    if let Some(titles) = lines.first_mut() {
+        titles.style = BOLD;
+    }
+    frame.render_widget(Paragraph::new(lines), area);
+}
+
+fn footer(state: &State) -> Line<'static> {
+    match &state.error {
+        Some(error) => Line::styled(error.clone(), BOLD.fg(Color::Red)),
+        None => Line::from(format!("q quit  s sort: {}", state.order.title())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn narrow_screen_keeps_who_holds_the_lock() {
+        let titles = |width| list(&[], width).lines().concat();
+        assert_eq!(
+            titles(80),
+            "LOCK  WAITING  HELD FOR  WAITED  LEASE  KIND  HELD BY"
+        );
+        assert_eq!(titles(79), "LOCK  WAITING  HELD FOR  HELD BY");
+    }
 }

@@ -186,4 +186,5 @@ fn unreachable_cluster_node_is_reported_and_others_are_shown() {
     let terminal = Terminal::start(&dlock_at(&cluster.nodes[0], &["top", "--every", "50ms"]), 24, 110);
     terminal.wait_for("owner0");
     terminal.wait_for(&format!("cannot connect to {dead}"));
+    terminal.exits("q", 0);
 }

@@ -11,7 +11,7 @@ use std::thread::{self, JoinHandle};
 use dlock_testkit::wait_for;
 use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
-use vt100::Parser;
+use vt100::{Parser, Screen};
 
 /// The program is the leader of the terminal's session. When dropped, the terminal hangs up.
 pub struct Terminal {
@@ -48,6 +48,13 @@ impl Terminal {
     pub fn is_bold(&self, row: u16, column: u16) -> bool {
         let screen = self.screen.lock().expect("no panic");
         screen.screen().cell(row, column).is_some_and(vt100::Cell::bold)
+    }
+
+    /// Whether a program uses the alternate screen or has hidden the cursor.
+    pub fn is_full_screen(&self) -> bool {
+        let screen = self.screen.lock().expect("no panic");
+        let is_full_screen = |screen: &Screen| screen.alternate_screen() || screen.hide_cursor();
+        is_full_screen(screen.screen())
     }
 
     pub fn press(&mut self, keys: &str) {
