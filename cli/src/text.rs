@@ -81,23 +81,17 @@ pub fn truncate_middle(text: &str, width: usize) -> Cow<'_, str> {
     let Some(left) = width.checked_sub(1) else {
         return "".into();
     };
-    let head = fitting(text.chars(), left / 2);
-    let tail = fitting(text.chars().rev(), left - left / 2);
-    (head + "…" + &tail.chars().rev().collect::<String>()).into()
-}
-
-/// The start of a text, of at most `width` columns of a terminal.
-pub fn truncate(text: &str, width: usize) -> String {
-    fitting(text.chars(), width)
-}
-
-fn fitting(chars: impl Iterator<Item = char>, columns: usize) -> String {
-    let mut used = 0;
-    let is_fitting = |c: &char| {
-        used += c.width().unwrap_or(0);
-        used <= columns
+    let fitting = |chars: &mut dyn Iterator<Item = char>, columns: usize| -> String {
+        let mut used = 0;
+        let is_fitting = |c: &char| {
+            used += c.width().unwrap_or(0);
+            used <= columns
+        };
+        chars.take_while(is_fitting).collect()
     };
-    chars.take_while(is_fitting).collect()
+    let head = fitting(&mut text.chars(), left / 2);
+    let tail = fitting(&mut text.chars().rev(), left - left / 2);
+    (head + "…" + &tail.chars().rev().collect::<String>()).into()
 }
 
 #[cfg(test)]

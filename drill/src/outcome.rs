@@ -27,19 +27,6 @@ pub struct Phase {
 }
 
 impl Phase {
-    /// What was counted, by the names of reports.
-    pub fn counts(&self) -> [(&'static str, usize); 7] {
-        [
-            ("acquisitions", self.acquisitions),
-            ("overlaps", self.overlaps.len()),
-            ("fences_not_rising", self.fences.len()),
-            ("locks_lost", self.lost_locks.len()),
-            ("waiters_lost", self.lost_waiters.len()),
-            ("waiters_unanswered", self.unanswered_waiters),
-            ("waiters_passed", self.queue_jumps.len()),
-        ]
-    }
-
     /// What no deployment may do, of those that the rules cover.
     pub fn violations(&self) -> impl Iterator<Item = &Violation> {
         let kinds = [

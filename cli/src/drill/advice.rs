@@ -7,24 +7,21 @@ use dlock_drill::history::{History, Reply};
 use dlock_drill::outcome::Phase;
 
 use super::done::Drill;
+use super::route::Term;
+use crate::doctor::Facts;
 use crate::duration;
 
 /// A pause that needs no explanation.
 const SHORT_PAUSE: Duration = Duration::from_secs(1);
 
-/// Settings, and how they help.
-type Remedy = (&'static [&'static str], &'static str);
-
-const NO_SETTING: &str = "contenders noticed no restart and no failover: no setting explains it. If nobody broke, renamed \
-                          or restored a lock, report it";
 const SLOW: &str =
     "contenders met no other server and no restart: the server or the network was slow or silent";
 
 /// What was found, and how to change it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Advice {
     pub finding: String,
-    pub cause: Cause,
+    pub cause: &'static str,
     /// Names of settings of the server or the Sentinels. Empty: none changes it.
     pub settings: Vec<&'static str>,
     pub remedy: String,
@@ -58,69 +55,148 @@ impl Drill {
     /// All that a phase has shown.
     pub fn advice(&self, phase: &Phase) -> Vec<Advice> {
         let mut advice = Vec::new();
-        advice.extend(self.about(&phase.overlaps, "a lock had two holders at a time", second_holder));
-        advice.extend(self.about(&phase.fences, "a fence did not rise", second_holder));
+        advice.extend(self.about(&phase.overlaps, "a lock had two holders at a time"));
+        advice.extend(self.about(&phase.fences, "a fence did not rise"));
         if phase.overlaps.is_empty() {
-            let what = "a holder was told that it had lost its lock";
-            advice.extend(self.about(&phase.lost_locks, what, lost_lock));
+            let lost = "a holder was told that it had lost its lock";
+            advice.extend(self.about(&phase.lost_locks, lost));
         }
         for (violations, what) in [
             (&phase.lost_waiters, "a waiter was never answered"),
             (&phase.queue_jumps, "a waiter was passed by a later one"),
         ] {
             if !violations.is_empty() {
-                advice.push(unexplained(what.to_owned(), NO_SETTING));
+                advice.push(no_setting(what.to_owned()));
             }
         }
         advice.extend(self.about_pause(phase));
         advice
     }
 
-    fn about(&self, violations: &[Violation], what: &str, remedy: fn(Cause) -> Remedy) -> Option<Advice> {
+    fn about(&self, violations: &[Violation], what: &str) -> Option<Advice> {
         let cause = violations.iter().map(|violation| self.cause(violation)).max()?;
-        let (settings, remedy) = remedy(cause);
-        Some(Advice {
-            finding: match violations.len() {
-                1 => what.to_owned(),
-                n => format!("{what}, {n} times"),
+        let finding = match violations.len() {
+            1 => what.to_owned(),
+            n => format!("{what}, {n} times"),
+        };
+        let server = self.after(violations);
+        Some(match cause {
+            Cause::None => no_setting(finding),
+            Cause::Restart => self.after_restart(finding, server),
+            Cause::Failover => self.after_failover(finding, server),
+            Cause::TwoPrimaries => Advice {
+                finding,
+                cause: cause.name(),
+                settings: vec!["min-replicas-to-write", "min-replicas-max-lag"],
+                remedy: "an old primary went on after another one had taken over: min-replicas-to-write 1 and a short \
+                         min-replicas-max-lag stop it, and dlock.failover-grace-ms must be longer than that"
+                    .to_owned(),
             },
-            cause,
-            settings: settings.to_vec(),
-            remedy: remedy.to_owned(),
         })
     }
 
     /// Of the servers whose replies prove a violation.
-    fn cause(&self, violation: &Violation) -> Cause {
+    pub fn cause(&self, violation: &Violation) -> Cause {
         let terms = violation.ops.iter().map(|n| self.history.ops[*n].server.term);
-        match (terms.clone().min(), terms.max()) {
-            (Some(first), Some(last)) if first != last => self.between(first, last),
+        let (Some(first), Some(last)) = (terms.clone().min(), terms.max()) else {
+            return Cause::None;
+        };
+        match (self.term(first), self.term(last)) {
+            (Some(old), Some(new)) if first != last => {
+                if went_on(&self.history, first, last) {
+                    Cause::TwoPrimaries
+                } else if old.server == new.server {
+                    Cause::Restart
+                } else {
+                    Cause::Failover
+                }
+            }
             _ => Cause::None,
+        }
+    }
+
+    fn term(&self, number: u32) -> Option<&Term> {
+        self.terms.get(number as usize)
+    }
+
+    /// What is known of the server that took over, or came back.
+    fn after(&self, violations: &[Violation]) -> Option<&Facts> {
+        let ops = violations.iter().flat_map(|violation| &violation.ops);
+        let last = ops.map(|n| self.history.ops[*n].server.term).max()?;
+        self.facts(&self.term(last)?.server)
+    }
+
+    /// Of the server at an address, or any, if a name or proxy stands for several.
+    fn facts(&self, server: &str) -> Option<&Facts> {
+        let known = self.deployment.iter().find(|facts| facts.server == server);
+        known.or(self.deployment.first())
+    }
+
+    fn lease_ms(&self) -> i64 {
+        i64::try_from(self.plan.lease_ms).unwrap_or(i64::MAX)
+    }
+
+    fn after_restart(&self, finding: String, server: Option<&Facts>) -> Advice {
+        let value = |name| server.map_or("unknown", |facts| facts.config.get(name));
+        let persistence = match value("appendonly") {
+            "yes" => format!("appendfsync is {}", value("appendfsync")),
+            other => format!("appendonly is {other}"),
+        };
+        Advice {
+            finding,
+            cause: Cause::Restart.name(),
+            settings: vec!["appendonly", "appendfsync", "dlock.startup-grace-ms"],
+            remedy: format!(
+                "the server forgot grants when it was restarted ({persistence}): appendonly yes with appendfsync always \
+                 keeps them; dlock.startup-grace-ms {} or more prevents a second holder",
+                self.plan.lease_ms
+            ),
+        }
+    }
+
+    fn after_failover(&self, finding: String, server: Option<&Facts>) -> Advice {
+        let grace_ms = server.and_then(|facts| facts.setting("dlock.failover-grace-ms"));
+        let covers = grace_ms.is_some_and(|grace_ms| grace_ms < 0 || grace_ms >= self.lease_ms());
+        let value = grace_ms.map_or("unknown".to_owned(), |ms| ms.to_string());
+        let (settings, remedy) = match covers {
+            false => (
+                vec!["dlock.failover-grace-ms"],
+                format!(
+                    "a failover loses the last grants, because replication is asynchronous: dlock.failover-grace-ms, \
+                     now {value}, must be at least the longest lease, here {}",
+                    self.plan.lease_ms
+                ),
+            ),
+            true => (
+                vec![],
+                "a failover loses the last grants, because replication is asynchronous: a planned one (FAILOVER) \
+                 loses none"
+                    .to_owned(),
+            ),
+        };
+        Advice {
+            finding,
+            cause: Cause::Failover.name(),
+            settings,
+            remedy,
         }
     }
 
     /// What began in a phase.
     pub fn event(&self, phase: &Phase) -> Cause {
-        let terms = (0..).zip(&self.terms);
-        let started = terms.filter(|(_, term)| (phase.from..phase.to).contains(&term.since));
-        let causes = started.filter_map(|(new, term)| {
-            let mut earlier = (0..new).rev();
-            let old = earlier.find(|old| self.terms[*old as usize].has_locks_of(term))?;
-            Some(self.between(old, new))
+        let new = |term: &&Term| (phase.from..phase.to).contains(&term.since);
+        let started = self.terms.iter().enumerate().filter(|(_, term)| new(term));
+        let causes = started.filter_map(|(n, new)| {
+            let earlier = &self.terms[..n];
+            let old = earlier.iter().rposition(|old| old.has_locks_of(new))?;
+            let numbers = (u32::try_from(old).ok()?, u32::try_from(n).ok()?);
+            Some(match earlier[old].server == new.server {
+                _ if went_on(&self.history, numbers.0, numbers.1) => Cause::TwoPrimaries,
+                true => Cause::Restart,
+                false => Cause::Failover,
+            })
         });
         causes.max().unwrap_or(Cause::None)
-    }
-
-    /// What happened between two terms.
-    fn between(&self, old: u32, new: u32) -> Cause {
-        let server = |term: u32| self.terms.get(term as usize).map(|term| &term.server);
-        if went_on(&self.history, old, new) {
-            Cause::TwoPrimaries
-        } else if server(old) == server(new) {
-            Cause::Restart
-        } else {
-            Cause::Failover
-        }
     }
 
     fn about_pause(&self, phase: &Phase) -> Option<Advice> {
@@ -156,43 +232,10 @@ impl Drill {
         }
         Some(Advice {
             finding: paused(pause),
-            cause: event,
+            cause: event.name(),
             settings,
             remedy: parts.join("; "),
         })
-    }
-}
-
-/// Two holders, or fences that do not tell them apart.
-fn second_holder(cause: Cause) -> Remedy {
-    match cause {
-        Cause::Failover => (
-            &["dlock.failover-grace-ms"],
-            "a failover loses the last grants, because replication is asynchronous: dlock.failover-grace-ms must be at \
-             least the longest lease",
-        ),
-        Cause::TwoPrimaries => (
-            &["min-replicas-to-write", "min-replicas-max-lag"],
-            "an old primary went on after another one had taken over: min-replicas-to-write 1 and a short \
-             min-replicas-max-lag stop it, and dlock.failover-grace-ms must be longer than that",
-        ),
-        cause => lost_lock(cause),
-    }
-}
-
-fn lost_lock(cause: Cause) -> Remedy {
-    match cause {
-        Cause::None => (&[], NO_SETTING),
-        Cause::Restart => (
-            &["appendonly", "appendfsync", "dlock.startup-grace-ms"],
-            "the server forgot grants when it was restarted: appendonly yes with appendfsync always keeps them; \
-             dlock.startup-grace-ms of the longest lease or more prevents a second holder",
-        ),
-        Cause::Failover | Cause::TwoPrimaries => (
-            &["dlock.min-sync-replicas"],
-            "a failover loses the last grants, because replication is asynchronous: dlock.min-sync-replicas keeps them, \
-             and a planned failover (FAILOVER) loses none",
-        ),
     }
 }
 
@@ -203,10 +246,16 @@ fn paused(pause: Duration) -> String {
 fn unexplained(finding: String, remedy: &str) -> Advice {
     Advice {
         finding,
-        cause: Cause::None,
+        cause: Cause::None.name(),
         settings: Vec::new(),
         remedy: remedy.to_owned(),
     }
+}
+
+fn no_setting(finding: String) -> Advice {
+    let remedy = "contenders noticed no restart and no failover: no setting explains it. If nobody broke, renamed or \
+                  restored a lock, report it";
+    unexplained(finding, remedy)
 }
 
 /// Whether a server granted or extended in its term after that of another one had begun to grant.

@@ -2,6 +2,7 @@
 
 use dlock_drill::clients::Plan;
 use dlock_drill::history::{History, Micros};
+use dlock_drill::outcome::{Phase, phases};
 use nix::sys::signal::Signal;
 
 use super::fault::Fault;
@@ -19,4 +20,11 @@ pub struct Drill {
     pub history: History,
     pub terms: Vec<Term>,
     pub interrupted: Option<Signal>,
+}
+
+impl Drill {
+    pub fn phases(&self) -> Vec<Phase> {
+        let faults: Vec<Micros> = self.faults.iter().map(|fault| fault.from).collect();
+        phases(&self.history, self.start, &faults, self.end, &self.plan.passed)
+    }
 }

@@ -1,6 +1,7 @@
 //! Commands that inject faults.
 
-use std::io;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
@@ -13,6 +14,8 @@ use tokio::time::{Instant, sleep};
 use crate::exit::Failure;
 
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// What is shown of the output, at most.
+const MAX_OUTPUT: u64 = 4_096;
 
 /// A command that has run.
 #[derive(Debug)]
@@ -22,13 +25,16 @@ pub struct Fault {
     pub took: Duration,
     /// Why it counts as failed.
     pub failure: Option<String>,
+    pub output: String,
 }
 
-/// Runs a command until it exits. Kills it and what it has started at this time. Its output goes to standard error.
+/// Runs a command until it exits. Kills it and what it has started at this time.
 pub async fn run(command: &str, until: Instant) -> Result<Fault, Failure> {
     let os_failure = |error: io::Error| Failure::os(&format!("run {command}"), &error);
     let from = now();
-    let mut group = start(command).map_err(os_failure)?;
+    let mut output = unnamed_file().map_err(os_failure)?;
+    let started = start(command, &output);
+    let mut group = started.map_err(os_failure)?;
     let status = loop {
         match group.shell.try_wait().map_err(os_failure)? {
             None if Instant::now() < until => sleep(POLL_INTERVAL).await,
@@ -37,11 +43,18 @@ pub async fn run(command: &str, until: Instant) -> Result<Fault, Failure> {
     };
     // What it has left in the background belongs to the deployment.
     group.has_exited = status.is_some();
+    let mut text = Vec::new();
+    output.rewind().map_err(os_failure)?;
+    output
+        .take(MAX_OUTPUT)
+        .read_to_end(&mut text)
+        .map_err(os_failure)?;
     Ok(Fault {
         command: command.to_owned(),
         from,
         took: Duration::from_micros(now() - from),
         failure: failure(status),
+        output: String::from_utf8_lossy(&text).trim_end().to_owned(),
     })
 }
 
@@ -61,12 +74,13 @@ impl Drop for Group {
     }
 }
 
-fn start(command: &str) -> io::Result<Group> {
+fn start(command: &str, output: &File) -> io::Result<Group> {
     let mut shell = Command::new("sh");
     shell
         .args(["-c", command])
         .stdin(Stdio::null())
-        .stdout(io::stderr())
+        .stdout(output.try_clone()?)
+        .stderr(output.try_clone()?)
         .process_group(0);
     Ok(Group {
         shell: shell.spawn()?,
@@ -83,4 +97,16 @@ fn failure(status: Option<ExitStatus>) -> Option<String> {
         (Some(code), _) => Some(format!("exit code {code}")),
         (None, signal) => Some(format!("killed by signal {}", signal.unwrap_or_default())),
     }
+}
+
+/// Unlike a pipe, it takes what a server writes that the command has started, also after this program has ended.
+fn unnamed_file() -> io::Result<File> {
+    let path = std::env::temp_dir().join(format!("dlock-drill-{}", std::process::id()));
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .open(&path)?;
+    fs::remove_file(path)?;
+    Ok(file)
 }

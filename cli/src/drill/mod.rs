@@ -12,8 +12,7 @@ use std::time::Duration;
 
 use dlock_drill::clients::{Contenders, Plan};
 use dlock_drill::export;
-use dlock_drill::history::{Micros, Recorder, now};
-use dlock_drill::outcome::phases;
+use dlock_drill::history::{Recorder, now};
 use nix::sys::signal::{SigSet, SigmaskHow};
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -48,14 +47,7 @@ pub fn drill(args: &DrillArgs, server: &ServerArgs) -> Result<ExitCode, Failure>
         let written = fs::write(path, export::json(&drill.history));
         written.map_err(|error| Failure::os(&format!("write {}", path.display()), &error))?;
     }
-    let faults: Vec<Micros> = drill.faults.iter().map(|fault| fault.from).collect();
-    let phases = phases(
-        &drill.history,
-        drill.start,
-        &faults,
-        drill.end,
-        &drill.plan.passed,
-    );
+    let phases = drill.phases();
     let report = Report::of(&drill, &phases);
     report.print(args.json)?;
     Ok(match drill.interrupted {
@@ -159,7 +151,7 @@ async fn inject(args: &DrillArgs, faults: &mut Vec<Fault>) -> Result<(), Failure
         sleep_until(start + interval * u32::try_from(n + 1).unwrap_or(u32::MAX)).await;
         let fault = fault::run(command, end).await?;
         if let Some(failure) = &fault.failure {
-            eprint_error(&format!("--fault {command}: {failure}"));
+            eprint_error(&format!("--fault {command}: {failure}\n{}", fault.output));
         }
         faults.push(fault);
     }

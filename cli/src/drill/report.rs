@@ -9,37 +9,38 @@ use serde_json::{Value, json};
 
 use super::advice::{Advice, Cause};
 use super::done::Drill;
-use super::fault::Fault;
 use crate::duration;
 use crate::exit::Failure;
 use crate::output::{BOLD, GREEN, RED, YELLOW, paint, stdout};
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Ok,
-    /// Nothing was violated, but that says little: why.
-    Inconclusive(&'static str),
-    /// So many times.
-    Violated(usize),
+    /// Nothing was violated, but that says little.
+    Inconclusive,
+    Violated,
 }
 
 pub struct Report<'a> {
     drill: &'a Drill,
     phases: &'a [Phase],
     verdict: Verdict,
-    advice: Vec<Vec<Advice>>,
+    advice: Vec<(usize, Advice)>,
 }
 
 impl<'a> Report<'a> {
     pub fn of(drill: &'a Drill, phases: &'a [Phase]) -> Self {
-        let violations = phases.iter().flat_map(Phase::violations).count();
-        let verdict = if violations > 0 {
-            Verdict::Violated(violations)
-        } else if drill.interrupted.is_some() {
-            Verdict::Inconclusive("it was interrupted")
-        } else if drill.faults.iter().any(|fault| fault.failure.is_some()) {
-            Verdict::Inconclusive("a command of --fault failed")
-        } else if !phases.iter().all(|phase| phase.grants_again) {
-            Verdict::Inconclusive("some lock was not granted again")
+        let advice = phases.iter().enumerate();
+        let advice = advice.flat_map(|(n, phase)| {
+            let advice = drill.advice(phase).into_iter();
+            advice.map(move |advice| (n, advice))
+        });
+        let has_failed = drill.faults.iter().any(|fault| fault.failure.is_some());
+        let verdict = if phases.iter().any(|phase| phase.violations().next().is_some()) {
+            Verdict::Violated
+        } else if has_failed || drill.interrupted.is_some() || !phases.iter().all(|phase| phase.grants_again)
+        {
+            Verdict::Inconclusive
         } else {
             Verdict::Ok
         };
@@ -47,15 +48,15 @@ impl<'a> Report<'a> {
             drill,
             phases,
             verdict,
-            advice: phases.iter().map(|phase| drill.advice(phase)).collect(),
+            advice: advice.collect(),
         }
     }
 
     pub fn exit_code(&self) -> ExitCode {
         match self.verdict {
             Verdict::Ok => ExitCode::SUCCESS,
-            Verdict::Inconclusive(_) => ExitCode::from(1),
-            Verdict::Violated(_) => ExitCode::from(2),
+            Verdict::Inconclusive => ExitCode::from(1),
+            Verdict::Violated => ExitCode::from(2),
         }
     }
 
@@ -81,42 +82,44 @@ impl<'a> Report<'a> {
         for what in self.not_tried() {
             writeln!(out, "  {what}")?;
         }
-        let summary = match self.verdict {
-            Verdict::Ok => paint(GREEN, "ok: no violation was found, which is no proof"),
-            Verdict::Violated(count) => paint(RED, &format!("VIOLATED: {count} violations")),
-            Verdict::Inconclusive(reason) => paint(
-                YELLOW,
-                &format!("inconclusive: no violation was found, but {reason}"),
-            ),
-        };
-        writeln!(out, "{summary}")
+        writeln!(out, "{}", self.summary())
     }
 
     fn write_phase(&self, n: usize, phase: &Phase, out: &mut dyn Write) -> io::Result<()> {
-        let title = match self.fault(n) {
+        let title = match n.checked_sub(1).and_then(|fault| self.drill.faults.get(fault)) {
             None => "Before any fault".to_owned(),
             Some(fault) => {
+                let took = duration::format(fault.took);
                 let failed = fault.failure.iter().map(|why| format!(", FAILED: {why}"));
                 format!(
-                    "After `{}` ({}{}), seen as: {}",
+                    "After `{}` ({took}{}), seen as {}",
                     fault.command,
-                    duration::format(fault.took),
                     failed.collect::<String>(),
-                    self.drill.event(phase).name()
+                    self.event(phase)
                 )
             }
         };
         writeln!(out, "{}", paint(BOLD, &title))?;
-        let counts = phase.counts().map(|(name, count)| format!("{name} {count}"));
-        writeln!(out, "  {}", counts.join(", ").replace('_', " "))?;
         let pause = duration::format(Duration::from_micros(phase.longest_pause));
+        writeln!(
+            out,
+            "  {} acquisitions, overlaps {}, fences that did not rise {}, locks lost {}, waiters lost {} \
+             (unanswered {}), passed {}",
+            phase.acquisitions,
+            phase.overlaps.len(),
+            phase.fences.len(),
+            phase.lost_locks.len(),
+            phase.lost_waiters.len(),
+            phase.unanswered_waiters,
+            phase.queue_jumps.len(),
+        )?;
         let end = if phase.grants_again {
             ""
         } else {
             "; some lock was not granted again"
         };
         writeln!(out, "  longest pause without grants {pause}{end}")?;
-        for advice in &self.advice[n] {
+        for (_, advice) in self.advice.iter().filter(|(of, _)| *of == n) {
             writeln!(out, "  {}", paint(YELLOW, &advice.finding))?;
             writeln!(out, "    {}", advice.remedy)?;
         }
@@ -126,9 +129,13 @@ impl<'a> Report<'a> {
         Ok(())
     }
 
-    /// The fault before a phase.
-    fn fault(&self, phase: usize) -> Option<&Fault> {
-        self.drill.faults.get(phase.checked_sub(1)?)
+    fn event(&self, phase: &Phase) -> &'static str {
+        match self.drill.event(phase) {
+            Cause::None => "no restart and no failover",
+            Cause::Restart => "a restart",
+            Cause::Failover => "a failover",
+            Cause::TwoPrimaries => "two primaries at a time",
+        }
     }
 
     /// What contenders have not met, and what no drill tries.
@@ -152,53 +159,79 @@ impl<'a> Report<'a> {
         unmet.map(|(_, text)| text).chain(always).collect()
     }
 
+    fn summary(&self) -> String {
+        let count: usize = self.phases.iter().map(|phase| phase.violations().count()).sum();
+        match self.verdict {
+            Verdict::Ok => paint(GREEN, "ok: no violation was found, which is no proof"),
+            Verdict::Violated => paint(RED, &format!("VIOLATED: {count} violations")),
+            Verdict::Inconclusive => {
+                let reason = if self.drill.interrupted.is_some() {
+                    "it was interrupted"
+                } else if self.drill.faults.iter().any(|fault| fault.failure.is_some()) {
+                    "a command of --fault failed"
+                } else {
+                    "some lock was not granted again"
+                };
+                paint(
+                    YELLOW,
+                    &format!("inconclusive: no violation was found, but {reason}"),
+                )
+            }
+        }
+    }
+
     fn json(&self) -> Value {
-        let mut report = json!({
-            "verdict": match self.verdict {
-                Verdict::Ok => "ok",
-                Verdict::Inconclusive(_) => "inconclusive",
-                Verdict::Violated(_) => "violated",
-            },
+        let sum = |count: fn(&Phase) -> usize| self.phases.iter().map(count).sum::<usize>();
+        let pause = self.phases.iter().map(|phase| phase.longest_pause).max();
+        let verdict = match self.verdict {
+            Verdict::Ok => "ok",
+            Verdict::Inconclusive => "inconclusive",
+            Verdict::Violated => "violated",
+        };
+        json!({
+            "verdict": verdict,
             "duration_ms": (self.drill.end - self.drill.start) / 1_000,
             "contenders": self.drill.plan.contenders(),
             "lease_ms": self.drill.plan.lease_ms,
-        });
-        add_counts(&mut report, self.phases);
-        let phases = self.phases.iter().enumerate();
-        report["phases"] = phases.map(|(n, phase)| self.phase_json(n, phase)).collect();
-        report["not_tried"] = self.not_tried().into();
-        report
+            "acquisitions": sum(|phase| phase.acquisitions),
+            "overlaps": sum(|phase| phase.overlaps.len()),
+            "fences_not_rising": sum(|phase| phase.fences.len()),
+            "locks_lost": sum(|phase| phase.lost_locks.len()),
+            "waiters_lost": sum(|phase| phase.lost_waiters.len()),
+            "waiters_unanswered": sum(|phase| phase.unanswered_waiters),
+            "waiters_passed": sum(|phase| phase.queue_jumps.len()),
+            "longest_pause_ms": pause.unwrap_or_default() / 1_000,
+            "phases": self.phases.iter().enumerate().map(|(n, phase)| self.phase_json(n, phase)).collect::<Vec<_>>(),
+            "not_tried": self.not_tried(),
+        })
     }
 
     fn phase_json(&self, n: usize, phase: &Phase) -> Value {
-        let fault = self.fault(n);
-        let findings = self.advice[n].iter().map(|advice| {
+        let fault = n.checked_sub(1).and_then(|fault| self.drill.faults.get(fault));
+        let findings = self.advice.iter().filter(|(of, _)| *of == n);
+        let findings = findings.map(|(_, advice)| {
             json!({
                 "finding": advice.finding,
-                "cause": advice.cause.name(),
+                "cause": advice.cause,
                 "settings": advice.settings,
                 "remedy": advice.remedy,
             })
         });
-        let mut report = json!({
+        json!({
             "fault": fault.map(|fault| fault.command.as_str()),
             "failure": fault.and_then(|fault| fault.failure.as_deref()),
             "took_ms": fault.map(|fault| fault.took.as_millis() as u64),
             "seen_as": self.drill.event(phase).name(),
+            "acquisitions": phase.acquisitions,
+            "overlaps": phase.overlaps.len(),
+            "fences_not_rising": phase.fences.len(),
+            "locks_lost": phase.lost_locks.len(),
+            "waiters_lost": phase.lost_waiters.len(),
+            "waiters_unanswered": phase.unanswered_waiters,
+            "waiters_passed": phase.queue_jumps.len(),
+            "longest_pause_ms": phase.longest_pause / 1_000,
             "grants_again": phase.grants_again,
             "findings": findings.collect::<Vec<_>>(),
-        });
-        add_counts(&mut report, std::slice::from_ref(phase));
-        report
+        })
     }
-}
-
-/// The sums of all phases, and the longest pause in any.
-fn add_counts(report: &mut Value, phases: &[Phase]) {
-    for (name, count) in phases.iter().flat_map(Phase::counts) {
-        let before = report[name].as_u64().unwrap_or(0);
-        report[name] = (before + count as u64).into();
-    }
-    let pause = phases.iter().map(|phase| phase.longest_pause).max();
-    report["longest_pause_ms"] = (pause.unwrap_or_default() / 1_000).into();
 }

@@ -13,6 +13,8 @@ pub struct ServerStats {
     pub histograms: Vec<(String, Buckets)>,
     /// What the server itself counts or reports, and what stops locks. Only for Prometheus.
     pub server_fields: Vec<(String, u64)>,
+    /// `primary` or `replica`.
+    pub role: &'static str,
     /// Whether the server is unreachable, so that all else is empty.
     pub is_down: bool,
 }
@@ -32,9 +34,13 @@ impl ServerStats {
 
 pub fn fetch(node: &mut Node) -> Result<ServerStats, Failure> {
     node.require_module()?;
-    let info = node.info(&["dlock", "persistence", "errorstats"])?;
+    let info = node.info(&["dlock", "replication", "persistence", "errorstats"])?;
     Ok(ServerStats {
         server: node.name.clone(),
+        role: match info.get("role") {
+            "slave" => "replica",
+            _ => "primary",
+        },
         fields: numeric_fields(&info),
         histograms: histograms(&info),
         server_fields: server_fields(&info).into(),

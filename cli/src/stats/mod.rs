@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use serde_json::{Map, Value};
 
-use self::counters::{ServerStats, fetch};
+pub use self::counters::{ServerStats, fetch};
 use crate::args::StatsArgs;
 use crate::exit::{Code, Failure, report_unreachable};
 use crate::output::stdout;

@@ -286,7 +286,7 @@ fn failed_command_is_shown_and_makes_the_drill_inconclusive() {
     let fault = ["--fault", "echo no such host; exit 3"];
     at(&server, &[&SHORT[..], &fault].concat())
         .exits(1)
-        .warns("no such host\ndlock: --fault echo no such host; exit 3: exit code 3")
+        .warns("exit code 3\nno such host")
         .shows("inconclusive");
 }
 

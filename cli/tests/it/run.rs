@@ -83,6 +83,17 @@ fn request_in_flight_at_timeout_is_cancelled() {
 }
 
 #[test]
+fn run_waits_without_limit_by_default() {
+    let (server, mut client) = start();
+    client.acquire("job another 60000");
+    let mut job = Running::script(&server, &[], "echo ran");
+    client.wait_for_queue("job", 1);
+    client.release("job another");
+    job.expect("ran");
+    job.end().exits(0);
+}
+
+#[test]
 fn shared_and_limited_locks_admit_several_holders() {
     let server = Server::start();
     for (options, count) in [(&["--shared", "--try"][..], 3), (&["--limit", "2", "--try"], 2)] {
@@ -96,6 +107,17 @@ fn shared_and_limited_locks_admit_several_holders() {
             holder.finish().exits(0);
         }
     }
+}
+
+#[test]
+fn lease_is_renewed_while_command_runs() {
+    let (server, mut client) = start();
+    let mut job = Running::script(&server, &["--lease", "3s"], "echo $DLOCK_FENCE; cat");
+    let fence = job.line();
+    // By then the first lease has expired.
+    wait_for("renewals", || client.stat("dlock_extended") >= 4);
+    assert_eq!(client.lock("job").holders[0].fence.to_string(), fence);
+    job.finish().exits(0);
 }
 
 #[test]
@@ -128,6 +150,17 @@ fn signal_reaches_whole_process_group() {
     job.signal(Signal::SIGTERM);
     job.end().exits(143);
     wait_for("the end of the grandchild", || !is_running(&grandchild));
+}
+
+#[test]
+fn signal_while_waiting_cancels_request() {
+    let (server, mut client) = start();
+    client.acquire("job another 60000");
+    let job = Running::script(&server, &[], "echo ran");
+    client.wait_for_queue("job", 1);
+    job.signal(Signal::SIGTERM);
+    job.end().exits(143).prints("");
+    assert_eq!(client.waiting("job"), 0);
 }
 
 #[test]

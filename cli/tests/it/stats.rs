@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-use crate::support::{at, json, on};
+use crate::support::{at, on};
 use dlock_testkit::{Cluster, Server, skip, start};
 
 /// Counters, by their names in INFO.
@@ -15,13 +15,28 @@ fn deploy() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy")
 }
 
-/// The JSON output, by server.
-fn json_stats(server: &Server) -> BTreeMap<String, Counted> {
-    serde_json::from_value(json(server, &["stats"])).expect("counters")
+/// The JSON output for this server.
+fn json_stats(server: &Server) -> Counted {
+    let text = at(server, &["stats", "--json"]).out;
+    let mut servers: BTreeMap<String, Counted> = serde_json::from_str(&text).expect("JSON");
+    servers
+        .remove(&format!("127.0.0.1:{}", server.port()))
+        .expect("the server is among them")
+}
+
+/// The lines of the Prometheus format that are samples: name, labels and value.
+fn scrape(server: &Server) -> Vec<(String, String, f64)> {
+    let text = at(server, &["stats", "--prometheus"]).out;
+    let samples = text.lines().filter(|line| !line.starts_with('#')).map(|line| {
+        let (metric, value) = line.rsplit_once(' ')?;
+        let (name, labels) = metric.strip_suffix('}')?.split_once('{')?;
+        Some((name.to_owned(), labels.to_owned(), value.parse().ok()?))
+    });
+    samples.collect::<Option<_>>().unwrap_or_else(|| panic!("{text}"))
 }
 
 #[test]
-fn text_and_json_have_the_values_of_info() {
+fn text_json_and_prometheus_have_the_values_of_info() {
     let (server, mut client) = start();
     client.acquire("door alice 600000");
     client.acquire("door alice 600000");
@@ -29,9 +44,7 @@ fn text_and_json_have_the_values_of_info() {
     client.call("DLOCK.RELEASE gate alice").unwrap_err();
     let _waiting = server.waiter("door bob 1000 SHARED BLOCK 0");
     // Current wait times change between the calls.
-    let output = json_stats(&server).into_values().next();
-    let output: Counted = output
-        .expect("one server")
+    let output: Counted = json_stats(&server)
         .into_iter()
         .filter(|(what, _)| !what.starts_with("longest"))
         .collect();
@@ -46,10 +59,32 @@ fn text_and_json_have_the_values_of_info() {
     let info = client.info_section("dlock");
     let people = at(&server, &["stats"]).out;
     let lines: BTreeMap<&str, &str> = people.lines().filter_map(|line| line.split_once(' ')).collect();
+    let scrape = scrape(&server);
     for (what, value) in output {
         assert_eq!(info[&format!("dlock_{what}")], value.to_string(), "{what}");
         assert_eq!(lines[what.as_str()].trim(), value.to_string(), "{what}");
+        assert_eq!(scraped(&scrape, &what), Some(value as f64), "{what}");
     }
+}
+
+/// The value of a field of INFO in the Prometheus format, in its unit.
+fn scraped(samples: &[(String, String, f64)], field: &str) -> Option<f64> {
+    let error = field
+        .strip_prefix("errors_")
+        .filter(|code| *code != "late_releases");
+    let (base, factor) = match (error, field.split_once("_ms")) {
+        (Some(_), _) => ("dlock_errors".to_owned(), 1.0),
+        (_, Some((base, which))) => (format!("dlock_{base}_seconds{which}"), 1000.0),
+        _ => (format!("dlock_{field}"), 1.0),
+    };
+    let names = ["", "_total", "_sum"].map(|suffix| base.clone() + suffix);
+    let label = error.map_or(String::new(), |code| format!("error=\"{code}\""));
+    let is_field =
+        |(name, labels, _): &&(String, String, f64)| names.contains(name) && labels.contains(&label);
+    samples
+        .iter()
+        .find(is_field)
+        .map(|(.., value)| (value * factor).round())
 }
 
 #[test]
@@ -59,12 +94,16 @@ fn cluster_stats_have_one_entry_per_primary() {
         let key = cluster.key_on(n, "job");
         cluster.client(n).acquire(&format!("{key} alice 600000"));
     }
-    let stats = json_stats(&cluster.nodes[0]);
-    assert_eq!(stats.len(), 2, "{stats:?}");
-    for node in &cluster.nodes {
-        let counted = &stats[&format!("127.0.0.1:{}", node.port())];
-        assert_eq!(counted["acquired"], 1, "{stats:?}");
-    }
+    let samples = scrape(&cluster.nodes[0]).into_iter();
+    let acquired = samples.filter(|(name, ..)| name == "dlock_acquired_total");
+    let mut acquired: Vec<_> = acquired.map(|(_, labels, value)| (labels, value)).collect();
+    acquired.sort_by(|(one, _), (other, _)| one.cmp(other));
+    let ports = cluster.nodes.iter().map(Server::port);
+    let mut expected: Vec<_> = ports
+        .map(|port| (format!("server=\"127.0.0.1:{port}\""), 1.0))
+        .collect();
+    expected.sort_by(|(one, _), (other, _)| one.cmp(other));
+    assert_eq!(acquired, expected);
 }
 
 #[test]
