@@ -1,5 +1,5 @@
-// Makes Quint's evaluator more than twice as fast, with the same results. These functions of it took most of the time;
-// whatever is evaluated afterwards uses them. `quint` is the installed package.
+// Makes Quint's evaluator more than twice as fast, with the same results, but for the order of sets of records. These
+// functions of it took most of the time; whatever is evaluated afterwards uses them. `quint` is the installed package.
 module.exports = quint => {
   const library = path => require(`${quint}/dist/src/${path}`)
   const dependency = name => require(require.resolve(name, { paths: [quint] }))
@@ -57,12 +57,20 @@ module.exports = quint => {
     return wrap(third * third + z) >> 32n
   }
   const { newRng } = rng
+  const U32 = 1n << 32n
   rng.newRng = seed => {
-    let state = newRng(seed).getState()
+    const slow = newRng(seed)
+    let state = slow.getState()
     return {
       getState: () => state,
       setState: value => { state = wrap(value) },
       next: bound => {
+        if (bound > U32) {
+          slow.setState(state)
+          const number = slow.next(bound)
+          state = slow.getState()
+          return number
+        }
         const number = squares(state) % bound
         state = wrap(state + 1n)
         return number

@@ -385,6 +385,7 @@ impl Host for Memory {
     type OwnName = Box<[u8]>;
     type Key<'h> = MemoryKey<'h>;
 
+    /// A host in memory always has a log.
     fn flags(&self) -> Flags {
         Flags {
             has_aof: true,
