@@ -50,6 +50,24 @@ fn doctor_changes_no_data_and_no_counter() {
 }
 
 #[test]
+fn missing_persistence_is_a_problem_without_startup_grace() {
+    let server = Server::start();
+    assert_eq!(at_level(&server, "problem"), expected(2, "persistence"));
+    let mut client = server.client();
+    client.config_set("dlock.max-lease-ms", "60000");
+    client.config_set("dlock.startup-grace-ms", "60000");
+    assert_eq!(at_level(&server, "problem"), expected(0, ""));
+    client.config_set("dlock.startup-grace-ms", "30000");
+    assert_eq!(at_level(&server, "warning"), expected(1, "startup grace"));
+    client.config_set("dlock.max-lease-ms", "30000");
+    assert_eq!(at_level(&server, "warning"), expected(0, ""));
+    client.config_set("dlock.max-lease-ms", "60000");
+    client.acquire("job alice 60000");
+    client.config_set("dlock.max-lease-ms", "30000");
+    assert_eq!(at_level(&server, "warning"), expected(1, "startup grace"));
+}
+
+#[test]
 fn replicas_are_checked_with_their_primary() {
     let durable = format!("{DURABLE}\ndlock.max-lease-ms 30000");
     let server = Server::with(&durable);
@@ -100,6 +118,14 @@ fn cluster_nodes_are_checked_one_by_one() {
     let output = at(&cluster.nodes[0], &["doctor"]).exits(2);
     let lost = format!("cannot connect to 127.0.0.1:{}", cluster.nodes[1].port());
     assert!(output.out.contains(&lost), "{output:?}");
+}
+
+#[test]
+fn replica_without_module_is_a_problem() {
+    let server = Server::with(DURABLE);
+    let replica = Server::without_module(&format!("replicaof 127.0.0.1 {}\n{DURABLE}", server.port()));
+    replica.wait_until_linked();
+    assert_eq!(at_level(&server, "problem"), expected(2, "module"));
 }
 
 #[test]

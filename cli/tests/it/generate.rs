@@ -22,6 +22,22 @@ const COMMANDS: [&str; 10] = [
     "man",
 ];
 
+#[test]
+fn completions_of_every_shell_have_every_command() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let output = tool(&["completions", shell]).exits(0);
+        for command in COMMANDS {
+            assert!(output.out.contains(command), "{shell}: {command}");
+        }
+    }
+}
+
+#[test]
+fn bash_completes_a_partial_command() {
+    let ask = "COMP_WORDS=(dlock do); COMP_CWORD=1; _dlock dlock do dlock; echo \"${COMPREPLY[@]}\"";
+    assert_eq!(completed("bash", &["--norc"], ask, 1), "doctor");
+}
+
 /// The output of a shell's script after its completions. The server has that port.
 #[track_caller]
 fn completed(shell: &str, options: &[&str], script: &str, port: u16) -> String {
@@ -60,6 +76,30 @@ fn shells_complete_lock_names() {
     let ask = "complete -C 'dlock show ord'; complete -C 'dlock run other ord'";
     let names = completed("fish", &["--no-config"], ask, server.port());
     assert_eq!(names, "orders:42");
+}
+
+#[test]
+fn man_pages_are_written_for_every_command() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let path = directory.path().to_str().expect("text");
+    tool(&["man", path]).exits(0);
+    let page = |name: &str| {
+        fs::read_to_string(directory.path().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+    };
+    for command in COMMANDS {
+        assert!(page(&format!("dlock-{command}.1")).contains(".TH"), "{command}");
+    }
+    assert!(page("dlock-run.1").contains("lock lost"));
+    let main = page("dlock.1");
+    for words in [
+        "Exit codes",
+        "lock not acquired",
+        "DLOCK_URL",
+        "REDISCLI_AUTH",
+        "NO_COLOR",
+    ] {
+        assert!(main.contains(words), "{words}");
+    }
 }
 
 #[test]

@@ -110,6 +110,14 @@ fn short_server_outage_keeps_lock() {
 }
 
 #[test]
+fn long_server_outage_ends_command() {
+    let mut server = Server::start();
+    let job = Running::ready(&server, &LEASE, "exec sleep 1000");
+    server.kill();
+    job.end().exits(79);
+}
+
+#[test]
 fn server_restart_keeps_run_waiting() {
     let mut server = Server::with("appendonly yes\nappendfsync always");
     server.client().acquire("job another 600000");
