@@ -1,5 +1,6 @@
-//! What `tests/spec`, which replays the specification on the lock, cannot see: times, requests without a reply, GUARD. A
-//! breach has no run, and the same history without the breach has one.
+//! What `tests/spec`, which replays the specification on the lock, does not see: times, requests without a reply, GUARD,
+//! who stands in the queue, the holds that a release leaves. A breach has no run, and the same history without the breach
+//! has one.
 
 use super::{Found, Part, check};
 use crate::history::{Acquire, Element, Limit, Op, Push, Reply, Request, Wait};
@@ -40,6 +41,14 @@ fn waiting(limit: Limit) -> Request {
     })
 }
 
+fn undo(id: &str) -> Request {
+    Request::Release {
+        fence: None,
+        all: false,
+        reqid: Some(id.into()),
+    }
+}
+
 fn push(fence: u64) -> Request {
     Request::Push(Push {
         list: "{door}:guarded".into(),
@@ -72,6 +81,19 @@ fn lease_lasts_until_its_end_and_not_longer() {
     assert_run(after_alice([extend(900, Reply::Lease(1_000))]));
     assert_no_run(after_alice([extend(1_010, Reply::Lease(1_000))]));
     assert_run(after_alice([extend(1_010, refused("NOTHELD"))]));
+}
+
+#[test]
+fn release_of_a_request_leaves_other_holds() {
+    let two = |left| {
+        after_alice([
+            op("alice", 10, 11, acquire_with_reqid("r"), grant_of(7, 2, 1_000, 0)),
+            op("alice", 20, 21, undo("r"), Reply::Remaining(left)),
+            op("alice", 30, 31, undo("r"), Reply::Remaining(left)),
+        ])
+    };
+    assert_no_run(two(0));
+    assert_run(two(1));
 }
 
 #[test]
@@ -112,6 +134,22 @@ fn waiter_is_granted_when_the_lock_becomes_free() {
     assert_run(bob(501, 90));
     assert_no_run(bob(501, 480));
     assert_no_run(bob(61, 50));
+}
+
+#[test]
+fn reader_in_the_queue_waits_behind_a_writer() {
+    let carol = |replied, waited_ms, fence| {
+        let granted = grant_of(fence, 1, 1_000, waited_ms);
+        vec![
+            op("alice", 0, 1, acquire(Limit::Shared), grant(7)),
+            op("bob", 10, 101, waiting(MUTEX), grant_of(9, 1, 1_000, 90)),
+            op("carol", 20, replied, waiting(Limit::Shared), granted),
+            op("alice", 99, 100, RELEASE, Reply::Remaining(0)),
+            op("bob", 199, 201, RELEASE, Reply::Remaining(0)),
+        ]
+    };
+    assert_no_run(carol(81, 60, 8));
+    assert_run(carol(201, 180, 10));
 }
 
 #[test]
