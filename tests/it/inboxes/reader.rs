@@ -3,7 +3,7 @@
 use dlock_testkit::{Delivery, Inbox, reply_bytes, start};
 use redis::Value;
 
-use super::held_with_inbox;
+use super::{enqueue_many, held_with_inbox, shown};
 
 const MAX_CURSOR: u64 = 1 << 53;
 
@@ -125,4 +125,27 @@ fn names_are_binary_safe() {
         .map(|name| Value::BulkString(name.to_vec()))
         .collect();
     assert_eq!(answers[0][1..4], names);
+}
+
+#[test]
+fn reply_has_at_most_thousand_answers_oldest_first() {
+    const REQUESTS: usize = 2_300;
+    let (_server, mut client, mut inbox) = held_with_inbox();
+    enqueue_many(&mut client, "door", REQUESTS, "SHARED");
+    client.release("door alice");
+    client.wait_for_queue("door", 0);
+    let mut seen = 0;
+    for expected in [1_000, 1_000, 300, 0] {
+        let cursor = inbox.cursor();
+        let answers = inbox.call("").answers;
+        assert_eq!(answers.len(), expected);
+        for answer in &answers {
+            assert_eq!(answer.shown(), format!("granted r{seen} door owner{seen}"));
+            seen += 1;
+        }
+        // The reply was lost: the same answers.
+        let again = inbox.call_at(cursor, "BLOCK 1").answers;
+        assert_eq!(shown(&again), shown(&answers));
+    }
+    assert_eq!(client.stat("dlock_inbox_answers"), 0);
 }

@@ -1,6 +1,27 @@
 //! Many grants in an inbox that has ended. More of it is in `tests/rules`.
 
+use dlock_testkit::wait_for;
+
 use super::{enqueue_many, held_with_inbox};
+
+#[test]
+fn answers_beyond_last_reply_are_rolled_back_and_carried_ones_kept() {
+    const READERS: usize = 1_200;
+    let (_server, mut client, mut inbox) = held_with_inbox();
+    enqueue_many(&mut client, "door", READERS, "SHARED");
+    client.release("door alice");
+    client.wait_for_queue("door", 0);
+    let answers = inbox.call("TTL 0").answers;
+    assert_eq!(answers.len(), 1_000);
+    wait_for("the rollbacks", || {
+        client.stat("dlock_grants_rolled_back") == (READERS - 1_000) as i64
+    });
+    let mut owners = client.lock("door").owners();
+    let mut carried: Vec<String> = answers.into_iter().map(|answer| answer.owner).collect();
+    owners.sort();
+    carried.sort();
+    assert_eq!(owners, carried);
+}
 
 #[test]
 fn rollback_of_many_grants_lets_other_clients_in() {

@@ -1,6 +1,6 @@
-//! DUMP, RESTORE, MIGRATE and COPY of a lock.
+//! DUMP, RESTORE and MIGRATE of a lock.
 
-use dlock_testkit::{Client, LockInfo, payload, start, start_with, wait_for};
+use dlock_testkit::{Client, LockInfo, Server, payload, start, start_with, wait_for};
 use redis::Value;
 
 /// A lock with limits, request ids and several holders.
@@ -48,6 +48,46 @@ fn restore_keeps_holders_holds_fences_and_leases() {
     assert_same_lock(&mut client, "door", &before);
     assert_eq!(client.ask::<String>("TYPE door"), "dist-lock");
     assert_eq!(client.ask::<i64>("PTTL door"), -1);
+}
+
+#[test]
+fn restore_onto_existing_key_needs_replace() {
+    let (_server, mut client) = start();
+    let before = make_lock(&mut client);
+    let payload = dump(&mut client, "door");
+    client.acquire("gate dave 60000");
+    let code = client.error_code_args(&[b"RESTORE", b"gate", b"0", &payload]);
+    assert_eq!(code, "BUSYKEY");
+    assert_eq!(client.lock("gate").owners(), ["dave"]);
+    client.ask_args::<Value>(&[b"RESTORE", b"gate", b"0", &payload, b"REPLACE"]);
+    assert_same_lock(&mut client, "gate", &before);
+    client.assert_error("NOTOWNER", "DLOCK.RELEASE gate dave");
+}
+
+#[test]
+fn restore_is_replicated() {
+    let server = Server::start();
+    let replica = server.replica();
+    let mut client = server.client();
+    let before = make_lock(&mut client);
+    let payload = dump(&mut client, "door");
+    restore(&mut client, "copy", &payload);
+    client.sync();
+    let copy = replica.client().lock("copy");
+    assert_eq!((copy.limit, copy.standing()), (before.limit, before.standing()));
+}
+
+#[test]
+fn migrate_moves_lock_to_another_server() {
+    let source = Server::start();
+    let target = Server::start();
+    let (mut from, mut to) = (source.client(), target.client());
+    let before = make_lock(&mut from);
+    from.ok(&format!("MIGRATE 127.0.0.1 {} door 0 10000", target.port()));
+    assert!(!from.exists("door"));
+    assert_same_lock(&mut to, "door", &before);
+    from.assert_error("NOTHELD", "DLOCK.RELEASE door alice");
+    assert_eq!(to.release("door carol"), 0);
 }
 
 /// 366 days of the clock that fences start from: 2048 a millisecond.

@@ -1,6 +1,6 @@
 //! `dlock.keep-fence no`: a server that was tried with the module starts without it on its files.
 
-use dlock_testkit::{Client, Server, start_with, wait_for};
+use dlock_testkit::{Client, Server, start, start_with, wait_for};
 
 use crate::fixtures::{AOF, rewrite_aof};
 
@@ -141,4 +141,13 @@ fn fence_is_logged_when_it_is_to_be_kept_again() {
     });
     server.crash_and_restart();
     assert!(server.client().stat("dlock_fence_known") >= fence);
+}
+
+#[test]
+fn rdb_without_locks_loads_without_module() {
+    let (server, mut client) = start();
+    client.ok("SET text value");
+    client.ok("SAVE");
+    let plain = Server::without_module_on_copy_of(&server, "").expect("it needs no module");
+    assert_eq!(plain.client().ask::<String>("GET text"), "value");
 }
