@@ -15,6 +15,9 @@ final class Link {
     /** The first connection of a program may take so many times as long: it loads the classes of Lettuce. */
     private static final int FIRST_TIMES = 10;
 
+    /** Whether any connection of the program has opened. Links have several loops. */
+    private static volatile boolean hasAnyOpened;
+
     /** In ms: within which what has arrived is read. */
     private static final long READ_MS = 20;
 
@@ -91,7 +94,7 @@ final class Link {
         Object attempt = new Object();
         opening = attempt;
         Runnable connect = () -> {
-            long limitMs = hasOpened ? timeoutMs : FIRST_TIMES * timeoutMs;
+            long limitMs = hasAnyOpened ? timeoutMs : FIRST_TIMES * timeoutMs;
             loop.after(Clock.ms(limitMs), () -> {
                 if (attempt == opening) {
                     drop(Errors.noReply(server, "no connection within " + limitMs + " ms", null));
@@ -130,6 +133,7 @@ final class Link {
         connection = opened;
         opening = null;
         hasOpened = true;
+        hasAnyOpened = true;
         server = name == null ? server : name;
         opened.onEnd(() -> loop.execute(() -> {
             if (opened == connection) {
@@ -207,7 +211,8 @@ final class Link {
         Connection dropped = connection;
         // To open another one, Lettuce would wait without end.
         isShutDown |= dropped != null && dropped.isShutDown();
-        LockException reason = isShutDown ? Errors.shutDown(server, error) : error;
+        boolean isTold = error.word().equals("CLOSED");
+        LockException reason = isShutDown && !isTold ? Errors.shutDown(server, error) : error;
         connection = null;
         opening = null;
         if (dropped != null) {

@@ -16,8 +16,8 @@ public class LockException extends RuntimeException {
 
     /**
      * What happened: the first word of the server's error, or CONNECTION (there was no reply: the command may have run),
-     * RELEASED (it was released before), CLOSED (its {@link Locks} were closed, or their client was shut down), TIMEOUT, or
-     * a word of {@link LostException}. These words are stable.
+     * RELEASED (it was released before), CLOSED (its {@link Locks} were closed, or their RedisClient, or the resources of
+     * their RedisClusterClient, were shut down), TIMEOUT, or a word of {@link LostException}. These words are stable.
      */
     public final String word() {
         return word;
