@@ -74,8 +74,8 @@ fn request_in_flight_at_timeout_is_cancelled() {
     let server = Server::start();
     let proxy = Proxy::to(server.port());
     // Connecting takes most of the wait time, so the request arrives after it.
-    proxy.delay(Way::ToServer, Duration::from_millis(100));
-    let job = Running::start(&mut script_at(proxy.port(), &["--wait", "350ms"], "echo ran"));
+    proxy.delay(Way::ToServer, Duration::from_millis(400));
+    let job = Running::start(&mut script_at(proxy.port(), &["--wait", "1400ms"], "echo ran"));
     job.end().exits(75).prints("");
     // By then a request in flight has arrived.
     pause(1500);
